@@ -1,0 +1,39 @@
+# Every target does its own set-up in .venv and is quiet about it once that is done.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-all lint docs bench clean
+
+demo: $(READY)
+	@$(BIN)/diffprune demo
+
+test: lint
+	@$(BIN)/pytest -q -n 2 -m "not slow"
+	@$(BIN)/mkdocs build --strict --quiet
+
+test-all: lint
+	@$(BIN)/pytest -q -n 2
+
+lint: $(READY)
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports
+
+docs: $(READY)
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "documentation written to site/index.html"
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv site .pytest_cache .ruff_cache
+
+$(READY): pyproject.toml constraints.txt
+	@echo "setting up .venv (about two minutes, once)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv --upgrade-deps .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[demo]' --group dev 2>&1 \
+		| grep -v '^WARNING' || true
+	@$(BIN)/python -c "import diffprune, sklearn, pytest" && touch $@

@@ -1,0 +1,1 @@
+"""Neural networks that get smaller while they train."""
