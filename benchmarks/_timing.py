@@ -1,0 +1,89 @@
+"""Two things timed against each other; knows nothing of what they are.
+
+A benchmark file exposes `measure() -> tuple[Measurement, ...]`; `python -m benchmarks`
+runs them all, prints one table and writes one record per file.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """How long `subject` takes, as a ratio to `reference`.
+
+    Attributes:
+        ratio: Median time of the subject over median time of the reference.
+        spread: First and third quartile of the ratio over single rounds.
+        target: The ratio we aim at, if there is one.
+    """
+
+    subject: str
+    reference: str
+    subject_ms: float
+    reference_ms: float
+    ratio: float
+    spread: tuple[float, float]
+    rounds: int
+    target: float | None = None
+
+
+def ratio(
+    subject: Callable[[], object],
+    reference: Callable[[], object],
+    *,
+    names: tuple[str, str],
+    rounds: int = 200,
+    target: float | None = None,
+) -> Measurement:
+    """Time both in turns on one thread, so that a busy machine disturbs both alike."""
+    with one_thread():
+        for _ in range(max(3, rounds // 10)):  # warm caches and allocator
+            subject(), reference()
+        pairs = [_round(subject, reference, flip=i % 2 == 1) for i in range(rounds)]
+    subject_ms = statistics.median(s for s, _ in pairs)
+    reference_ms = statistics.median(r for _, r in pairs)
+    first, _, third = statistics.quantiles((s / r for s, r in pairs), n=4)
+    return Measurement(
+        subject=names[0],
+        reference=names[1],
+        subject_ms=subject_ms,
+        reference_ms=reference_ms,
+        ratio=subject_ms / reference_ms,
+        spread=(first, third),
+        rounds=rounds,
+        target=target,
+    )
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on a single thread, then on as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _round(
+    subject: Callable[[], object], reference: Callable[[], object], *, flip: bool
+) -> tuple[float, float]:
+    """Milliseconds of both, run once each; `flip` decides who goes first."""
+    if flip:
+        reference_ms, subject_ms = _milliseconds(reference), _milliseconds(subject)
+    else:
+        subject_ms, reference_ms = _milliseconds(subject), _milliseconds(reference)
+    return subject_ms, reference_ms
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return 1e3 * (time.perf_counter() - start)
