@@ -1,0 +1,76 @@
+"""Handwritten digits that come with scikit-learn; nothing is downloaded.
+
+1,797 images of 8x8 pixels, enlarged to the 28x28 that MNIST's networks expect, and
+always split in the same way: a seed changes the training, never the exam.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from diffprune._typing import Float, Int
+from diffprune.errors import DiffpruneError
+
+NUM_TRAIN, NUM_VALIDATION = 1197, 300
+_SPLIT_SEED = 0
+_WHITEST = 16.0
+
+
+class MissingPackageError(DiffpruneError, ImportError):
+    """An optional package that the data comes from is not installed."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Images with their labels."""
+
+    images: Float[Tensor, "examples 1 28 28"]
+    labels: Int[Tensor, " examples"]
+
+    def __len__(self) -> int:
+        """Count the examples."""
+        return len(self.labels)
+
+    def take(self, index: Int[Tensor, " chosen"]) -> "Examples":
+        """Return the examples at `index`, in its order."""
+        return Examples(self.images[index], self.labels[index])
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Learn from `train`, choose with `validation`, report `test`."""
+
+    train: Examples
+    validation: Examples
+    test: Examples
+
+
+def load_digits() -> Digits:
+    """Load the digits as pixels between 0 and 1: 1,197, 300 and 300 of them.
+
+    Raises:
+        MissingPackageError: If scikit-learn is not installed.
+    """
+    digits = _all_digits()
+    generator = torch.Generator().manual_seed(_SPLIT_SEED)
+    shuffled = torch.randperm(len(digits), generator=generator)
+    train, validation, test = shuffled.tensor_split(
+        (NUM_TRAIN, NUM_TRAIN + NUM_VALIDATION)
+    )
+    return Digits(digits.take(train), digits.take(validation), digits.take(test))
+
+
+def _all_digits() -> Examples:
+    try:
+        from sklearn import datasets  # noqa: PLC0415 - optional, and slow to import
+    except ImportError as error:
+        raise MissingPackageError(
+            "the digits come with scikit-learn, which is not installed.\n"
+            "Install it with `pip install 'diffprune[demo]'`."
+        ) from error
+    pixels, labels = datasets.load_digits(return_X_y=True)
+    small = torch.as_tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / _WHITEST
+    large = interpolate(small, size=(28, 28), mode="bilinear", align_corners=False)
+    return Examples(large, torch.as_tensor(labels))
