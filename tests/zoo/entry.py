@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .values import randomise_
 
-Inputs = tuple | dict
+Inputs = Tensor | tuple | dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,5 +66,11 @@ def tokens(vocabulary: int, *shape: int) -> Callable[[], tuple[Tensor]]:
 
 
 def call(model: nn.Module, inputs: Inputs) -> object:
-    """Call the model with positional or keyword inputs."""
-    return model(**inputs) if isinstance(inputs, dict) else model(*inputs)
+    """Call the model with one tensor, positional or keyword inputs."""
+    match inputs:
+        case dict():
+            return model(**inputs)
+        case tuple():
+            return model(*inputs)
+        case _:
+            return model(inputs)

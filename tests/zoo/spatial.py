@@ -80,7 +80,7 @@ class Resampling(nn.Module):
 
 
 class Padding(nn.Module):
-    """3 -> conv 11 -> crop, pad edge, mirror, 0.5 -> conv 13 (reflect) -> pool -> fc 5."""
+    """3 -> conv 11 -> crop, pad edge, mirror, 0.5 -> conv 13 (reflect) -> fc 5."""
 
     def __init__(self):
         super().__init__()

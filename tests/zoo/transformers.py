@@ -118,7 +118,7 @@ class GPT(nn.Module):
 
 
 class LlamaLayer(nn.Module):
-    """x -> RMS -> rotary GQA (4 heads, 2 for keys, x 6) -> RMS -> SwiGLU 29, both add."""
+    """x -> RMS -> rotary GQA (4 heads, 2 of keys, x 6) -> RMS -> SwiGLU 29."""
 
     def __init__(self, dim):
         super().__init__()
