@@ -1,0 +1,6 @@
+"""Gates: vectors of numbers that can be exactly zero. Knows nothing of models."""
+
+from diffprune.gates.distribution import ApproximateBernoulli as ApproximateBernoulli
+from diffprune.gates.gate import Gate as Gate
+from diffprune.gates.transform import g as g
+from diffprune.gates.weights import fold_gates as fold_gates, gate_weight as gate_weight

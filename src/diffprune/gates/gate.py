@@ -1,0 +1,213 @@
+"""The gate as a module: parameters, noise, shrinking. Knows no layer and no model."""
+
+import math
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Distribution
+
+from diffprune._typing import Bool, Float, Int
+from diffprune.gates import checks, functional as F  # noqa: N812 - as in torch
+from diffprune.gates.distribution import prob_above
+from diffprune.gates.floor import largest
+from diffprune.gates.multiply import multiply
+from diffprune.gates.transform import is_open, transform
+
+
+@final
+class Gate(nn.Module):
+    """One differentiable value per unit, exactly zero when the unit is closed.
+
+    Deterministic by default: the maximum-likelihood point of the paper's distribution.
+
+    Args:
+        size: Number of units. All start open.
+        u: `"sigmoid"` (units are independent), `"softmax"` (units compete), or a
+            callable into (0, 1), whose log-odds then decide the open probability.
+        sigma: Standard deviation of the logits that `prob_open` assumes.
+        dropout: Rate in (0, 1) of Gaussian dropout on the logits, in training only.
+        learn_dropout: Whether that rate is learned.
+        sharpness: Zeta, where it starts; the larger, the closer open values are to one.
+        learn_sharpness: Whether zeta is learned.
+        init_std: Spread of the truncated normal that the logits start from.
+        beta_margin: The threshold, as a fraction of the smallest initial activation.
+        dim: First dimension of the input that the gate covers.
+        base: Makes a distribution of the logits, say `partial(Normal, scale=1.0)`; in
+            training the gate then samples it, and `prob_open` is its own.
+        index: For each element the unit it belongs to; its shape covers the input's
+            dimensions from `dim` on. By default each element is a unit.
+        min_open: This many units with the largest log-odds never close (ties by index).
+
+    Example:
+        >>> gate = Gate(3)
+        >>> gate(torch.ones(2, 3)).shape, gate.is_open()
+        (torch.Size([2, 3]), tensor([True, True, True]))
+    """
+
+    threshold: Float[Tensor, "#units"]
+    background: Float[Tensor, ""]
+    index: Int[Tensor, "..."] | None
+    raw_sharpness: Float[Tensor, ""]
+    log_noise_var: Float[Tensor, ""] | None
+
+    def __init__(  # noqa: PLR0913 - every default is the paper's
+        self,
+        size: int,
+        *,
+        u: F.Activation = "sigmoid",
+        sigma: float = 1.0,
+        dropout: float | None = None,
+        learn_dropout: bool = True,
+        sharpness: float = 0.0,
+        learn_sharpness: bool = True,
+        init_std: float = 0.05,
+        beta_margin: float = 0.99,
+        dim: int = 1,
+        base: Callable[[Tensor], Distribution] | None = None,
+        index: Int[Tensor, "..."] | None = None,
+        min_open: int = 2,
+    ) -> None:
+        super().__init__()
+        checks.check_units(size, u, index, min_open)
+        checks.check_ranges(sigma, dropout, sharpness, init_std, beta_margin)
+        checks.check_base(base, u, dropout)
+        self.u: F.Activation = u
+        self.sigma, self.dim, self.base, self.min_open = sigma, dim, base, min_open
+        bound = 2 * init_std
+        self.logits = nn.Parameter(
+            nn.init.trunc_normal_(torch.empty(size), std=init_std, a=-bound, b=bound)
+        )
+        self._state("raw_sharpness", sharpness, learned=learn_sharpness)
+        rate = None if dropout is None else math.log(dropout / (1 - dropout))
+        self._state("log_noise_var", rate, learned=learn_dropout)
+        self.register_buffer("index", index)
+        self.register_buffer("background", torch.tensor(-torch.inf))
+        # Just below the weakest unit: training starts from the whole model.
+        weakest = F.activate(self.logits.detach(), u, self.background).min()
+        self.register_buffer("threshold", beta_margin * weakest)
+
+    def _state(self, name: str, value: float | None, *, learned: bool) -> None:
+        tensor = None if value is None else torch.tensor(float(value))
+        if learned and tensor is not None:
+            self.register_parameter(name, nn.Parameter(tensor))
+        else:
+            self.register_buffer(name, tensor)
+
+    @property
+    def size(self) -> int:
+        """Number of units still physically present."""
+        return self.logits.numel()
+
+    @property
+    def sharpness(self) -> Float[Tensor, ""]:
+        """The paper's zeta."""
+        return F.reflect(self.raw_sharpness)
+
+    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """Multiply the units of `x` by their values; the dtype of `x` is kept."""
+        values = self.values()
+        if self.index is not None:
+            values = values.gather(0, self.index.flatten()).view(self.index.shape)
+        checks.check_input(x, values, self.dim)
+        return multiply(x, values, self.dim)
+
+    def values(self) -> Float[Tensor, " units"]:
+        """The gate values z: zero for closed units, of mean one over the open ones."""
+        values = transform(
+            self._sample(),
+            self.u,
+            _precise(self.background),
+            _precise(self.threshold),
+            _precise(self.sharpness).neg().exp(),
+            min_open=self.min_open,
+        )
+        return values.to(self.logits.dtype)
+
+    def _sample(self) -> Float[Tensor, " units"]:
+        logits = _precise(self.logits)
+        if not self.training:
+            return logits
+        if self.base is not None:
+            return self.base(logits).rsample()
+        if self.log_noise_var is not None:
+            noise_std = torch.exp(_precise(self.log_noise_var) / 2)
+            return logits * (1 + noise_std * torch.randn_like(logits))
+        return logits
+
+    @torch.no_grad()
+    def is_open(self) -> Bool[Tensor, " units"]:
+        """Which units are open, noise aside."""
+        logits = _precise(self.logits)
+        activation = F.activate(logits, self.u, _precise(self.background))
+        threshold = _precise(self.threshold)
+        return is_open(logits, activation, self.u, threshold, min_open=self.min_open)
+
+    def prob_open(self) -> Float[Tensor, " units"]:
+        """P(z > 0), differentiable; a constant one for units that the floor holds."""
+        log_odds = F.log_odds(_precise(self.logits), self.u, _precise(self.background))
+        margin = F.margin(log_odds, _precise(self.threshold))
+        if self.base is None:
+            probability = F.open_probability(margin, self.sigma)
+        else:
+            logits = _precise(self.logits)
+            probability = prob_above(self.base(logits), logits - margin, logits)
+        held = torch.zeros_like(margin, dtype=torch.bool)
+        held = held.scatter(-1, largest(log_odds.detach(), self.min_open), value=True)
+        # The penalty must not push on units that cannot close.
+        held = held & ((margin > 0).sum() <= self.min_open)
+        return probability.masked_fill(held, 1.0).to(self.logits.dtype)
+
+    @torch.no_grad()
+    def at_floor(self) -> bool:
+        """Whether only units are open that `min_open` does not allow to close."""
+        return int(self.is_open().sum()) <= self.min_open
+
+    @torch.no_grad()
+    def keep_(self, mask: Bool[Tensor, " units"]) -> None:
+        """Forget the units outside `mask`; the values of the others do not change.
+
+        That holds when closed units are removed: an open one takes part in the mean.
+        With an `index` of one dimension the elements of removed units go as well.
+        """
+        checks.check_mask(mask, self.size, self.index)
+        removed = self.logits[~mask].logsumexp(0)  # -inf when nothing is removed
+        self.background = torch.logaddexp(self.background, removed)
+        self.logits = nn.Parameter(self.logits[mask], self.logits.requires_grad)
+        if self.threshold.ndim:
+            self.threshold = self.threshold[mask]
+        if self.index is not None:
+            renumbered = mask.cumsum(0) - 1
+            stays = mask[self.index]
+            elements = self.index[stays] if self.index.ndim == 1 else self.index
+            self.index = renumbered[elements]
+
+    def extra_repr(self) -> str:
+        """Size and activation, for `print`."""
+        return f"{self.size}, u={self.u!r}, dim={self.dim}, min_open={self.min_open}"
+
+    def _load_from_state_dict(
+        self,
+        state_dict: dict[str, Any],
+        prefix: str,
+        *args: Any,  # noqa: ANN401 - handed on to torch as they are
+        **kwargs: Any,  # noqa: ANN401
+    ) -> None:
+        """Shrink to a state saved after units were removed; torch reports the rest."""
+        saved = state_dict.get(prefix + "logits", self.logits)
+        if saved.numel() < self.size:
+            logits = self.logits.detach()[: saved.numel()].clone()
+            self.logits = nn.Parameter(logits, self.logits.requires_grad)
+        self.threshold = self.threshold.new_empty(
+            state_dict.get(prefix + "threshold", self.threshold).shape
+        )
+        index = state_dict.get(prefix + "index", self.index)
+        if self.index is not None and index.numel() < self.index.numel():
+            self.index = self.index.new_empty(index.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _precise(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """At least single precision: in bfloat16 the margin of a new gate rounds away."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,0 +1,75 @@
+"""The paper's g: samples of anything become approximate Bernoulli samples.
+
+Knows neither modules nor distributions.
+"""
+
+import torch
+from torch import Tensor
+
+from diffprune._typing import Bool, Float
+from diffprune.gates.floor import largest
+from diffprune.gates.functional import Activation, activate, gate_values
+from diffprune.gates.lean import lean_transform
+
+# From here on, memory traffic costs more than the calls it takes to save it.
+MANY_UNITS = 16_384
+
+
+def g(
+    sample: Float[Tensor, "*batch units"],
+    u: Activation = "sigmoid",
+    beta: float | Float[Tensor, "#units"] = 0.5,
+    zeta: float | Float[Tensor, ""] = 0.0,
+) -> Float[Tensor, "*batch units"]:
+    r"""Turn a sample into an approximate Bernoulli sample (eq. eff_a to eff_e).
+
+    Args:
+        sample: Any real numbers, one gate along the last dimension.
+        u: Maps the sample into (0, 1): `"sigmoid"`, `"softmax"` or a callable.
+        beta: Units with $u(s) \le \beta$ are closed; one number, or one per unit.
+        zeta: How close open values lie to one; at least zero.
+
+    Example:
+        >>> g(torch.tensor([-3.0, 0.0, 2.0]), beta=0.2)
+        tensor([0.0000, 0.8096, 1.1904])
+    """
+    nothing = torch.full((), -torch.inf, dtype=sample.dtype, device=sample.device)
+    threshold = torch.as_tensor(beta, dtype=sample.dtype, device=sample.device)
+    spread = torch.as_tensor(zeta, dtype=sample.dtype, device=sample.device).neg().exp()
+    return transform(sample, u, nothing, threshold, spread, min_open=0)
+
+
+def transform(
+    sample: Float[Tensor, "*batch units"],
+    u: Activation,
+    background: Float[Tensor, "*#batch"],
+    threshold: Float[Tensor, "*#batch #units"],
+    spread: Float[Tensor, "*#batch 1"],
+    *,
+    min_open: int,
+) -> Float[Tensor, "*batch units"]:
+    """`g` with removed units in the background and a floor of units that stay open."""
+    many = sample.shape[-1] >= MANY_UNITS and not torch.compiler.is_compiling()
+    if many and not callable(u):
+        return lean_transform(sample, u, background, threshold, spread, min_open)
+    activation = activate(sample, u, background)
+    open_now = is_open(sample, activation, u, threshold, min_open=min_open)
+    return gate_values(activation, open_now.to(activation.dtype), spread)
+
+
+@torch.no_grad()
+def is_open(
+    sample: Float[Tensor, "*batch units"],
+    activation: Float[Tensor, "*batch units"],
+    u: Activation,
+    threshold: Float[Tensor, "*#batch #units"],
+    *,
+    min_open: int,
+) -> Bool[Tensor, "*batch units"]:
+    """Where the activation exceeds the threshold, or the floor holds a unit open."""
+    above = activation > threshold
+    if not min_open:
+        return above
+    # Samples rank like their activations, and still do where those have rounded to 1.
+    held = largest(activation if callable(u) else sample, min_open)
+    return above.scatter(-1, held, value=True)

@@ -1,0 +1,84 @@
+"""Gates on a layer's own parameters; knows layers only as holders of tensors."""
+
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from diffprune._typing import Int
+from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.gates.gate import Gate
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def gate_weight(
+    layer: nn.Module,
+    name: str = "weight",
+    *,
+    index: Int[Tensor, "..."] | None = None,
+    **options: Any,  # noqa: ANN401 - those of Gate
+) -> Gate:
+    """Gate a parameter of `layer` in place: every single number, or groups of them.
+
+    `torch.nn.utils.parametrize.remove_parametrizations` undoes it; `fold_gates` makes
+    it permanent.
+
+    Args:
+        layer: The module that owns the parameter.
+        name: The parameter's name in `layer`.
+        index: The unit of each number, in the parameter's shape. By default each number
+            is a unit of its own.
+        **options: Passed on to `Gate`.
+
+    Example:
+        >>> layer = nn.Linear(3, 2)
+        >>> rows = torch.tensor([[0, 0, 0], [1, 1, 1]])
+        >>> gate_weight(layer, index=rows).size
+        2
+        >>> fold_gates(layer)
+        Linear(in_features=3, out_features=2, bias=True)
+    """
+    weight = _parameter(layer, name)
+    if index is None:
+        index = torch.arange(weight.numel(), device=weight.device).view(weight.shape)
+    if index.shape != weight.shape:
+        raise ArgumentError(
+            f"index must have the shape of {name}, {tuple(weight.shape)}, got "
+            f"{tuple(index.shape)}."
+        )
+    gate = Gate(int(index.max()) + 1, index=index, dim=0, **options).to(weight)
+    parametrize.register_parametrization(layer, name, gate)
+    return gate
+
+
+def fold_gates(module: ModuleT) -> ModuleT:
+    """Multiply gated parameters by their gates for good, in place; no gate is left."""
+    for layer in list(module.modules()):
+        if not parametrize.is_parametrized(layer):
+            continue
+        for name, chain in list(_parametrizations(layer).items()):
+            if any(isinstance(step, Gate) for step in chain):
+                chain.eval()  # the values of inference: noise must not become a weight
+                parametrize.remove_parametrizations(layer, name)
+    return module
+
+
+def _parameter(layer: nn.Module, name: str) -> Tensor:
+    parameters = dict(layer.named_parameters(recurse=False))
+    if name not in parameters:
+        raise UnknownNameError(
+            f"{type(layer).__name__} has no ungated parameter {name!r}; it has "
+            f"{', '.join(parameters) or 'none'}."
+        )
+    return parameters[name]
+
+
+def _parametrizations(layer: nn.Module) -> dict[str, parametrize.ParametrizationList]:
+    chains = layer.get_submodule("parametrizations")
+    return {
+        name: chain
+        for name, chain in chains.named_children()
+        if isinstance(chain, parametrize.ParametrizationList)
+    }
