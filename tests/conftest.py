@@ -1,0 +1,21 @@
+import pytest
+import torch
+from hypothesis import settings
+
+# One gate takes a millisecond, but the machine may be busy.
+settings.register_profile("diffprune", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("diffprune")
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_every_time():
+    """Every test starts from the same seed and leaves the random state as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread():
+    """Parallel test workers share the machine; none may take all of it."""
+    torch.set_num_threads(1)
