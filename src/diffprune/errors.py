@@ -18,3 +18,11 @@ class UnknownNameError(DiffpruneError, KeyError):
     def __str__(self) -> str:
         """Show the message itself, where `KeyError` would show its repr."""
         return str(self.args[0]) if self.args else ""
+
+
+class TraceError(DiffpruneError, RuntimeError):
+    """A model whose forward pass cannot be written down as one graph."""
+
+
+class RemovalError(DiffpruneError, RuntimeError):
+    """A removal that would change what the model computes; nothing was changed."""

@@ -1,0 +1,220 @@
+"""Groups: which slices of which tensors must go together. Knows nothing of gates."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from diffprune.errors import UnknownNameError
+from diffprune.graph.axes import Atom, Axis, atoms, count
+from diffprune.graph.call import Axes, Frozen
+from diffprune.graph.sizes import Attribute
+from diffprune.graph.solve import Solution
+
+
+@dataclass(frozen=True)
+class TensorAxis:
+    """One dimension of a parameter or buffer that a group runs along.
+
+    Attributes:
+        tensor: Name of the parameter or buffer in the model.
+        dim: Which of its dimensions.
+        axis: What that dimension is made of; the group is one of its atoms.
+        is_read: Whether the model sums over it (the input side of a layer).
+        is_parameter: False for buffers.
+    """
+
+    tensor: str
+    dim: int
+    axis: Axis = field(repr=False)
+    is_read: bool
+    is_parameter: bool
+
+
+@dataclass(frozen=True)
+class PruneGroup:
+    """Units that can be removed one by one, and everything that goes with each.
+
+    Attributes:
+        name: The layer that produces the units.
+        size: How many units there are.
+        axes: The tensor dimensions to index together.
+        parameters: Parameters that go with one unit.
+        macs: Multiply-adds that go with one unit, for the example inputs.
+    """
+
+    name: str
+    size: int
+    axes: tuple[TensorAxis, ...] = field(repr=False)
+    parameters: int
+    macs: int
+    atom: Atom = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class FrozenAxis:
+    """Units that may not be cut, and why."""
+
+    name: str
+    size: int
+    reason: Frozen
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.size} units): {self.reason}"
+
+
+@dataclass(frozen=True)
+class Groups(Sequence[PruneGroup]):
+    """All groups of a model, by position or by name, and what is frozen.
+
+    Attributes:
+        groups: What can be cut.
+        frozen: What cannot, and why.
+        attributes: The axis whose length each module attribute must have.
+        tensors: The axes of every parameter and buffer.
+        products: Factors whose product is the multiply-adds of one op, per op.
+        solution: Everything the trace said.
+    """
+
+    groups: tuple[PruneGroup, ...]
+    frozen: tuple[FrozenAxis, ...]
+    attributes: Mapping[Attribute, Axis] = field(repr=False)
+    tensors: Mapping[str, Axes] = field(repr=False)
+    products: tuple[Axes, ...] = field(repr=False)
+    solution: Solution = field(repr=False, compare=False)
+
+    @overload
+    def __getitem__(self, key: int | str) -> PruneGroup: ...
+    @overload
+    def __getitem__(self, key: slice) -> Sequence[PruneGroup]: ...
+    def __getitem__(self, key: int | str | slice) -> PruneGroup | Sequence[PruneGroup]:
+        if not isinstance(key, str):
+            return self.groups[key]
+        named = {group.name: group for group in self.groups}
+        if key not in named:
+            raise UnknownNameError(unknown_group(key, self))
+        return named[key]
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __iter__(self) -> Iterator[PruneGroup]:
+        return iter(self.groups)
+
+    def __str__(self) -> str:
+        from diffprune.graph.describe import describe
+
+        return describe(self)
+
+    def parameters(self, sizes: Mapping[Atom, int] | None = None) -> int:
+        """Number of parameters of the model when atoms have other sizes."""
+        changed = sizes or {}
+        owners = {id(v): v for v in self.solution.tensors.values()}
+        own = {v.name for v in owners.values()} & self.solution.parameter_names
+        return sum(_volume(self.tensors[str(name)], changed) for name in own)
+
+    def macs(self, sizes: Mapping[Atom, int] | None = None) -> int:
+        """Multiply-adds for the example inputs when atoms have other sizes."""
+        return sum(_volume(axes, sizes or {}) for axes in self.products)
+
+
+def unknown_group(name: str, groups: Groups) -> str:
+    """Explain that there is no such group, and which there are."""
+    frozen = [axis for axis in groups.frozen if axis.name == name]
+    if frozen:
+        return f"`{name}` cannot be cut: {frozen[0].reason}"
+    names = ", ".join(f"`{group.name}`" for group in groups)
+    return f"there is no group `{name}`; the groups are {names or 'none'}."
+
+
+def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
+    """Gather the free atoms of a solution, with everything that runs along each."""
+    tensors = {name: solution.axes(value) for name, value in solution.tensors.items()}
+    products = tuple(
+        tuple(map(solution.algebra.resolve, axes)) for axes in solution.products
+    )
+    along = _tensor_axes(solution, tensors)
+    parameters = {
+        id(solution.tensors[name]): tensors[name] for name in solution.parameter_names
+    }
+    names = _names(solution, along)
+    groups = [
+        PruneGroup(
+            names[atom],
+            atom.size,
+            tuple(axes),
+            _per_unit(parameters.values(), atom),
+            _per_unit(products, atom),
+            atom,
+        )
+        for atom, axes in along.items()
+        if _is_prunable(solution, atom, axes)
+    ]
+    frozen = [
+        FrozenAxis(names[atom], atom.size, reason)
+        for atom, axes in along.items()
+        if (reason := solution.algebra.reason(atom)) is not None
+        and any(axis.is_parameter for axis in axes)
+    ]
+    return Groups(
+        tuple(groups), tuple(frozen), attributes, tensors, products, solution
+    )
+
+
+def _tensor_axes(
+    solution: Solution, tensors: Mapping[str, Axes]
+) -> dict[Atom, list[TensorAxis]]:
+    read = {
+        (value.name, dim)
+        for contraction in solution.facts.contractions
+        for value, dim in contraction.operands
+        if value.name is not None
+    }
+    along: dict[Atom, list[TensorAxis]] = {}
+    for name, axes in tensors.items():
+        owner = solution.tensors[name].name
+        is_parameter = name in solution.parameter_names
+        for dim, axis in enumerate(axes):
+            place = TensorAxis(name, dim, axis, (owner, dim) in read, is_parameter)
+            for atom in dict.fromkeys(atoms(axis)):
+                along.setdefault(atom, []).append(place)
+    return along
+
+
+def _is_prunable(solution: Solution, atom: Atom, axes: Sequence[TensorAxis]) -> bool:
+    on_parameter = any(axis.is_parameter for axis in axes)
+    return on_parameter and atom.size > 1 and solution.algebra.reason(atom) is None
+
+
+def _names(
+    solution: Solution, along: Mapping[Atom, Sequence[TensorAxis]]
+) -> dict[Atom, str]:
+    """Name atoms after the layer that produces them; tell several of one layer apart."""
+    heads = _atoms_of(solution, solution.facts.heads)
+    inside = _atoms_of(solution, solution.facts.inside_heads)
+    base: dict[Atom, str] = {}
+    for atom, axes in along.items():
+        producer = next((axis for axis in axes if not axis.is_read), axes[0])
+        base[atom] = producer.tensor.rpartition(".")[0] or producer.tensor
+    shared: dict[str, list[Atom]] = {}
+    for atom, name in base.items():
+        shared.setdefault(name, []).append(atom)
+    names: dict[Atom, str] = {}
+    for name, same in shared.items():
+        prunable = [atom for atom in same if _is_prunable(solution, atom, along[atom])]
+        for number, atom in enumerate(same):
+            label = "heads" if atom in heads else "inside" if atom in inside else number
+            names[atom] = name if prunable in ([atom], []) else f"{name}:{label}"
+    return names
+
+
+def _atoms_of(solution: Solution, axes: Sequence[Axis]) -> set[Atom]:
+    return {atom for axis in axes for atom in atoms(solution.algebra.resolve(axis))}
+
+
+def _volume(axes: Axes, sizes: Mapping[Atom, int]) -> int:
+    return int(count(tuple(factor for axis in axes for factor in axis), sizes))
+
+
+def _per_unit(everything: object, atom: Atom) -> int:
+    fewer = {atom: atom.size - 1}
+    return sum(_volume(axes, {}) - _volume(axes, fewer) for axes in everything)  # pyright: ignore[reportGeneralTypeIssues]

@@ -1,0 +1,173 @@
+"""Rules for ops that multiply and add: linear maps, convolutions, matrix products."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+
+from diffprune.graph.axes import size
+from diffprune.graph.call import SPATIAL, Axes, Call, Value
+from diffprune.graph.rules._types import Anything, Op, Rule
+
+aten = torch.ops.aten
+
+
+def linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Axes:
+    """y[..., o] = sum_i x[..., i] w[o, i] + b[o]."""
+    call.contract(x, -1, weight, -1)
+    out = (*x.axes[:-1], *weight.axes[:-1])
+    call.match(out[-1], bias)
+    call.multiply_adds(*out, x.axes[-1])
+    return out
+
+
+def bilinear(
+    call: Call, x: Value, y: Value, weight: Value, bias: Value | None = None
+) -> Axes:
+    """z[..., o] = sum_ij x[..., i] w[o, i, j] y[..., j] + b[o]."""
+    call.contract(x, -1, weight, 1)
+    call.contract(y, -1, weight, 2)
+    out = (*x.axes[:-1], weight.axes[0])
+    call.match(out[-1], bias)
+    call.multiply_adds(*out, x.axes[-1], y.axes[-1])
+    return out
+
+
+def conv(
+    call: Call,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Anything = 1,
+    padding: Anything = 0,
+    dilation: Anything = 1,
+    groups: int = 1,
+) -> Axes:
+    """y[n, (g o), ...] = sum_i x[n, (g i), ...] * w[(g o), i, ...] + b[(g o)]."""
+    del stride, padding, dilation
+    batch = x.axes[: -len(weight.axes) + 1]
+    channel = len(batch)
+    group, inputs = call.split(x.axes[channel], [groups, weight.shape[1]])
+    if groups > 1:
+        outputs = call.split(weight.axes[0], [groups, weight.shape[0] // groups])
+        call.unify(group, outputs[0])
+        call.require(groups, group, last=True)
+    call.contract(x, channel, weight, 1, part=inputs)
+    out = (*batch, weight.axes[0], *_window(call, x, weight, channel))
+    call.match(out[channel], bias)
+    call.multiply_adds(*out, inputs, *weight.axes[2:])
+    return out
+
+
+def conv_transpose(
+    call: Call,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Anything = 1,
+    padding: Anything = 0,
+    output_padding: Anything = 0,
+    groups: int = 1,
+    dilation: Anything = 1,
+) -> Axes:
+    """y[n, (g o), ...] = sum_i x[n, (g i), ...] * w[(g i), o, ...] + b[(g o)]."""
+    del stride, padding, output_padding, dilation
+    batch = x.axes[: -len(weight.axes) + 1]
+    channel = len(batch)
+    lengths = [groups, weight.shape[0] // groups]
+    group, inputs = call.split(x.axes[channel], lengths)
+    call.unify(x.axes[channel], weight.axes[0])
+    call.contract(x, channel, weight, 0, part=inputs)
+    if groups > 1:
+        call.require(groups, group, last=True)
+    outputs = (*group, *weight.axes[1])
+    call.match(outputs, bias)
+    call.multiply_adds(*x.axes, weight.axes[1], *weight.axes[2:])
+    return (*batch, outputs, *_window(call, x, weight, channel))
+
+
+def _window(call: Call, x: Value, weight: Value, channel: int) -> Axes:
+    """Spatial axes of the output; a window slides over those of the input."""
+    spatial = call.fresh(*call.shape[channel + 1 :])
+    for axis in (*x.axes[channel + 1 :], *weight.axes[2:], *spatial):
+        call.freeze(axis, SPATIAL)
+    return spatial
+
+
+def matmul(call: Call, x: Value, y: Value) -> Axes:
+    """z[..., n, m] = sum_k x[..., n, k] y[..., k, m], leading axes broadcast."""
+    inner = -1 if len(y.axes) == 1 else -2
+    call.contract(x, -1, y, inner)
+    rows = x.axes[-2:-1]
+    columns = () if len(y.axes) == 1 else y.axes[-1:]
+    kept = len(call.shape) - len(rows) - len(columns)
+    batch = _batch(call, call.shape[:kept], (x.axes[:-2], y.axes[:-2]))
+    out = (*batch, *rows, *columns)
+    call.multiply_adds(*out, x.axes[-1])
+    if x.name is None and y.name is None and len(batch) > 1:
+        call.facts.heads.append(batch[-1])
+        call.facts.inside_heads.append(x.axes[-1])
+    return out
+
+
+def _batch(call: Call, shape: Sequence[int], operands: Sequence[Axes]) -> Axes:
+    out = call.fresh(*shape)
+    for axes in operands:
+        for dim in range(-len(axes), 0):
+            if axes[dim] and size(axes[dim]) == shape[dim]:
+                call.unify(out[dim], axes[dim])
+    return out
+
+
+def addmm(call: Call, bias: Value, x: Value, y: Value, **_scales: Anything) -> Axes:
+    """z[n, m] = b[m] + sum_k x[n, k] y[k, m]."""
+    out = matmul(call, x, y)
+    return call.broadcast([Value(out), bias])
+
+
+def outer(call: Call, x: Value, y: Value) -> Axes:
+    """z[n, m] = x[n] y[m]."""
+    del call
+    return (*x.axes, *y.axes)
+
+
+def einsum(
+    call: Call, equation: str, operands: Sequence[Value], **_path: Anything
+) -> Axes:
+    """Each letter is one axis; a letter missing on the right is summed over."""
+    left, _, right = equation.replace(" ", "").partition("->")
+    if "." in equation or not right or any(len(set(t)) < len(t) for t in left.split(",")):
+        for operand in operands:
+            for axis in operand.axes:
+                call.freeze(axis, "this form of einsum is not followed", "Name each axis.")
+        return call.fresh(*call.shape)
+    found: dict[str, tuple[Value, int]] = {}
+    for term, operand in zip(left.split(","), operands, strict=True):
+        for dim, letter in enumerate(term):
+            if letter not in found or not found[letter][0].axes[found[letter][1]]:
+                found[letter] = (operand, dim)
+                if letter not in right and left.count(letter) == 1:
+                    call.reduce(operand, dim)
+            elif operand.axes[dim] and letter not in right:
+                call.contract(*found[letter], operand, dim)
+            elif operand.axes[dim]:
+                value, other = found[letter]
+                call.unify(value.axes[other], operand.axes[dim])
+    axes = {letter: value.axes[dim] for letter, (value, dim) in found.items()}
+    call.multiply_adds(*axes.values())
+    return tuple(axes[letter] for letter in right)
+
+
+RULES: Final[Mapping[Op, Rule]] = {
+    aten.linear: linear,
+    aten.bilinear: bilinear,
+    **dict.fromkeys((aten.conv1d, aten.conv2d, aten.conv3d), conv),
+    **dict.fromkeys(
+        (aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d),
+        conv_transpose,
+    ),
+    **dict.fromkeys((aten.matmul, aten.bmm, aten.mm, aten.mv, aten.dot), matmul),
+    **dict.fromkeys((aten.addmm, aten.baddbmm), addmm),
+    **dict.fromkeys((aten.outer, aten.ger), outer),
+    aten.einsum: einsum,
+}

@@ -1,0 +1,250 @@
+"""Run the rules over a model's traces. Knows ops only through their rules.
+
+The result, a `Solution`, holds every tensor's axes in terms of final atoms, with the
+reason beside each atom that may not be cut.
+"""
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import torch
+from torch import Tensor, fx, nn
+from torch._ops import OpOverload, OpOverloadPacket
+
+from diffprune.graph.axes import Algebra, Atom, Axis, atoms
+from diffprune.graph.call import Axes, Call, Facts, Frozen, Value, Where
+from diffprune.graph.rules import RULES, Op, Rule
+from diffprune.graph.rules.pointwise import elementwise
+from diffprune.graph.sizes import LABEL, TOKEN
+from diffprune.graph.trace import Trace
+
+Environment: TypeAlias = dict[fx.Node, Any]
+
+_SILENT_OPS: Final = ("_assert", "sym_", "_guard", "prim.device")
+_INLINED: Final = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """An op of a trace with the values it read and made."""
+
+    op: OpOverload
+    packet: OpOverloadPacket | None
+    rule: Rule | None
+    call: Call
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: tuple[Value, ...]
+    node: fx.Node
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Tensors among the arguments, lists flattened."""
+        return tuple(_values((self.args, tuple(self.kwargs.values()))))
+
+
+@dataclass
+class Solution:
+    """Everything the traces say about axes."""
+
+    algebra: Algebra[Frozen]
+    tensors: dict[str, Value]
+    parameter_names: frozenset[str]
+    facts: Facts = field(default_factory=Facts)
+    steps: list[Step] = field(default_factory=list[Step])
+    tokens: dict[str, Value] = field(default_factory=dict[str, Value])
+    traces: tuple[Trace, ...] = ()
+    products: tuple[Axes, ...] = ()
+
+    def axes(self, value: Value) -> Axes:
+        """Axes of a value in terms of final atoms."""
+        return tuple(map(self.algebra.resolve, value.axes))
+
+    def free(self, axis: Axis) -> list[Atom]:
+        """Atoms of the axis that may be cut."""
+        found = atoms(self.algebra.resolve(axis))
+        return [atom for atom in found if self.algebra.reason(atom) is None]
+
+
+def solve(
+    model: nn.Module, traces: Sequence[Trace], rules: Mapping[Op, Rule]
+) -> Solution:
+    """Apply the rules to every op; tied and shared tensors are one value."""
+    algebra = Algebra[Frozen]()
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    solution = Solution(
+        algebra,
+        _named_values(model, algebra),
+        frozenset(parameters),
+        traces=tuple(traces),
+    )
+    for trace in traces:
+        _Run(solution, trace.tensor_names, {**RULES, **rules}).graph(trace.owner, None)
+        # What a forward pass costs is what it costs in eval mode, traced first.
+        solution.products = solution.products or tuple(solution.facts.products)
+    return solution
+
+
+def _named_values(model: nn.Module, algebra: Algebra[Frozen]) -> dict[str, Value]:
+    first: dict[int, Value] = {}
+    named = dict[str, Value]()
+    parameters = model.named_parameters(remove_duplicate=False)
+    for name, tensor in [*parameters, *model.named_buffers(remove_duplicate=False)]:
+        axes = tuple(algebra.fresh(length) for length in tensor.shape)
+        named[name] = first.setdefault(id(tensor), Value(axes, name))
+    return named
+
+
+class _Run:
+    """One walk over a graph; nested graphs (no_grad, autocast) are walked in place."""
+
+    def __init__(
+        self, solution: Solution, names: Mapping[str, str], rules: Mapping[Op, Rule]
+    ) -> None:
+        self.solution = solution
+        self.names = names
+        self.rules = rules
+
+    def graph(self, owner: fx.GraphModule, operands: Sequence[Any] | None) -> Any:  # noqa: ANN401 - values as nested as the output is
+        env: Environment = {}
+        given = iter(operands) if operands is not None else None
+        for node in owner.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(given) if given else self._placeholder(node)
+            elif node.op == "get_attr":
+                env[node] = getattr(owner, node.target)
+            elif node.op == "call_function":
+                env[node] = self._call(node, env)
+            elif node.op == "output":
+                result = fx.map_arg(node.args[0], env.__getitem__)
+                if given is None:
+                    self._freeze_all(_values(result), Frozen("an output of the model"))
+                return result
+            self._remember_token(node, env.get(node))
+        raise AssertionError("a graph always has an output")
+
+    def _placeholder(self, node: fx.Node) -> object:
+        if node.name in self.names:
+            return self.solution.tensors[self.names[node.name]]
+        if not isinstance(node.meta.get("val"), Tensor):
+            return node.meta.get("val")
+        value = Value(self._fresh(node.meta["val"]))
+        self._freeze_all([value], Frozen("an input of the model, or a constant"))
+        return value
+
+    def _call(self, node: fx.Node, env: Environment) -> Any:  # noqa: ANN401 - as nested as the op's result
+        args = fx.map_arg(node.args, env.__getitem__)
+        kwargs = fx.map_arg(node.kwargs, env.__getitem__)
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        name = str(node.target)
+        if any(inlined in name for inlined in _INLINED):
+            position = next(
+                i for i, arg in enumerate(args) if isinstance(arg, fx.GraphModule)
+            )
+            return self.graph(args[position], args[position + 1 :])
+        results = node.meta.get("val")
+        if not _tensors(results):
+            return results
+        return self._apply(node, args, kwargs, results)
+
+    def _apply(
+        self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], results: Any  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401 - as nested as the op's result
+        call = self._describe(node, results)
+        packet = functional_op(node.target)
+        rule = self._rule(node.target, packet)
+        if rule is None:
+            outputs = self._refuse(call, (args, tuple(kwargs.values())))
+        else:
+            outputs = _as_values(rule(call, *args, **kwargs), len(call.shapes))
+        step = Step(node.target, packet, rule, call, args, kwargs, outputs, node)
+        self.solution.steps.append(step)
+        return outputs[0] if isinstance(results, Tensor) else outputs
+
+    def _rule(self, target: OpOverload, packet: OpOverloadPacket | None) -> Rule | None:
+        """The rule of the overload, of the op, or the element-wise one."""
+        found = [self.rules[op] for op in (target, packet) if op in self.rules]
+        if found or packet is None:
+            return found[0] if found else None
+        overloads = [getattr(packet, name) for name in packet.overloads()]
+        pointwise = any(torch.Tag.pointwise in overload.tags for overload in overloads)
+        return elementwise if pointwise else None
+
+    def _refuse(self, call: Call, arguments: object) -> tuple[Value, ...]:
+        packet = call.where.op
+        fix = (
+            f"Teach it with `rules={{torch.ops.{packet}: rule}}`, or leave these layers "
+            "out with `freeze=[...]`."
+        )
+        outputs = tuple(Value(call.fresh(*shape)) for shape in call.shapes)
+        reason = Frozen("no rule says how this op maps channels", call.where, fix)
+        self._freeze_all([*_values(arguments), *outputs], reason)
+        return outputs
+
+    def _describe(self, node: fx.Node, results: object) -> Call:
+        stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
+        op = re.sub(r"\.(default|Tensor|int|dim)$", "", str(node.target))
+        where = Where(op, stack[-1][0], _line(node.meta.get("stack_trace") or ""))
+        shapes = tuple(tuple(tensor.shape) for tensor in _tensors(results))
+        integers = list((node.meta.get("custom") or {}).get(LABEL, ()))
+        return Call(where, shapes, self.solution.algebra, self.solution.facts, integers)
+
+    def _remember_token(self, node: fx.Node, value: object) -> None:
+        token = (node.meta.get("custom") or {}).get(TOKEN)
+        if token is not None and isinstance(value, Value):
+            self.solution.tokens[token] = value
+
+    def _fresh(self, tensor: Tensor) -> Axes:
+        return tuple(self.solution.algebra.fresh(length) for length in tensor.shape)
+
+    def _freeze_all(self, values: Iterable[Value], reason: Frozen) -> None:
+        for value in values:
+            for axis in value.axes:
+                self.solution.algebra.freeze(axis, reason)
+
+
+def functional_op(target: object) -> OpOverloadPacket | None:
+    """The op a node calls; for `add_` the `add` it does in place."""
+    if not isinstance(target, OpOverload):
+        return None
+    packet = target.overloadpacket
+    name = packet.__name__
+    if name.endswith("_") and not name.endswith("__"):
+        return getattr(getattr(torch.ops, target.namespace), name[:-1], packet)
+    return packet
+
+
+def _as_values(axes: Axes | Sequence[Axes], outputs: int) -> tuple[Value, ...]:
+    if outputs == 1 and not isinstance(axes, list):
+        return (Value(tuple(axes)),)  # pyright: ignore[reportArgumentType] - one output
+    return tuple(Value(tuple(one)) for one in axes)  # pyright: ignore[reportArgumentType]
+
+
+def _tensors(results: object) -> list[Tensor]:
+    if isinstance(results, Tensor):
+        return [results]
+    if isinstance(results, tuple | list):
+        return [result for result in results if isinstance(result, Tensor)]
+    return []
+
+
+def _values(tree: object) -> list[Value]:
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, tuple | list):
+        return [value for leaf in tree for value in _values(leaf)]
+    if isinstance(tree, dict):
+        return _values(list(tree.values()))
+    return []
+
+
+def _line(stack_trace: str) -> str:
+    """The innermost line of the user's own code, as `file.py:12: code`."""
+    frames = re.findall(r'File "(.+?)", line (\d+), in .+\n\s*(.+)', stack_trace)
+    users = [frame for frame in frames if "/torch/nn/" not in frame[0]] or frames
+    return f"{Path(users[-1][0]).name}:{users[-1][1]}: {users[-1][2]}" if users else ""

@@ -1,0 +1,144 @@
+"""One execution of a model as a graph of ATen calls. Knows nothing of axes.
+
+Traces with `torch.export` (non-strict): high-level ops, parameters by name, shapes and
+module paths on every node, and the origin of integers from `sizes`.
+"""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export.graph_signature import InputKind
+from torch.nn.parallel import DistributedDataParallel
+
+from diffprune.errors import ArgumentError, TraceError
+from diffprune.graph.sizes import SizeLog, tracked_sizes
+
+ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A graph, which placeholders are parameters or buffers, and how ints were used."""
+
+    graph: fx.Graph
+    owner: fx.GraphModule
+    tensor_names: Mapping[str, str]
+    sizes: SizeLog
+
+    @property
+    def read(self) -> frozenset[str]:
+        """Names of the parameters and buffers that some op reads."""
+        placeholders = (node for node in self.graph.nodes if node.op == "placeholder")
+        used = (node.name for node in placeholders if node.users)
+        return frozenset(self.tensor_names[n] for n in used if n in self.tensor_names)
+
+
+def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments for the model."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
+
+
+@contextmanager
+def mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+    """Put every module in train or eval mode, and back as it was."""
+    before = {module: module.training for module in model.modules()}
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, was_training in before.items():
+            module.training = was_training
+
+
+def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
+    """Trace in eval mode; in train mode too when that reads other parameters.
+
+    An auxiliary head that only runs in training ties its width to the trunk's, and
+    would be missed otherwise.
+
+    Raises:
+        ArgumentError: If the model is wrapped, unmaterialised, or rejects the inputs.
+        TraceError: If its control flow depends on values.
+    """
+    check_plain(model)
+    traces = (_trace(model, inputs, training=False),)
+    names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
+    if not names <= traces[0].read:
+        traces = (*traces, _trace(model, inputs, training=True))
+    return traces
+
+
+def check_plain(model: nn.Module) -> None:
+    """Refuse wrappers and meta tensors, naming what to pass instead."""
+    if isinstance(model, DistributedDataParallel | nn.DataParallel):
+        raise ArgumentError(
+            f"the model is wrapped in {type(model).__name__}, whose buckets know the old "
+            "shapes.\nPass the module inside it: `model.module`, and wrap the result."
+        )
+    if isinstance(model, torch._dynamo.OptimizedModule):  # noqa: SLF001 - no public name
+        raise ArgumentError(
+            "the model was made by `torch.compile`, whose code is for the old shapes.\n"
+            "Pass the module it was made from: `model._orig_mod`, and compile the result."
+        )
+    on_meta = [name for name, p in model.named_parameters() if p.is_meta]
+    if on_meta:
+        raise ArgumentError(
+            f"`{on_meta[0]}` is on the meta device and has no values to keep.\n"
+            "Materialise the model first: `model.to_empty(device=...)`, then load weights."
+        )
+
+
+def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
+    args, kwargs = call_arguments(inputs)
+    run = "train" if training else "eval"
+    with mode(model, training=training), tracked_sizes(model, run) as log:
+        try:
+            with warnings.catch_warnings(), torch.no_grad():
+                warnings.simplefilter("ignore")  # about exporting, which nobody asked for
+                exported = torch.export.export(model, args, kwargs, strict=False)
+        except Exception as error:
+            failure = error
+        else:
+            return _read(exported, log)
+    raise _explain(model, args, kwargs, failure) from failure
+
+
+def _read(exported: torch.export.ExportedProgram, log: SizeLog) -> Trace:
+    kinds = (InputKind.PARAMETER, InputKind.BUFFER)
+    names = {
+        spec.arg.name: str(spec.target)
+        for spec in exported.graph_signature.input_specs
+        if spec.kind in kinds
+    }
+    return Trace(exported.graph, exported.graph_module, names, log)
+
+
+def _explain(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], failure: Exception
+) -> Exception:
+    """Say whether the inputs or the control flow is to blame."""
+    with mode(model, training=False), torch.no_grad():
+        try:
+            model(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever the model raises is the news
+            return ArgumentError(
+                f"the model does not accept the example inputs: "
+                f"{type(error).__name__}: {error}\nPass a tensor, a tuple of positional "
+                "arguments, or a dict of keyword arguments that `model` can be called with."
+            )
+    return TraceError(
+        f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n"
+        "Its forward probably branches on the values of a tensor. Prune the parts that do "
+        "not: call diffprune on the submodules with their own example inputs."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), repr(error))
