@@ -11,7 +11,7 @@ from .joins import join, passage, to_vector
 from .shapes import Shape
 
 BLOCKS = {3: images.BLOCKS, 2: sequences.BLOCKS, 1: vectors.BLOCKS}
-LARGEST_VALUE = 1200
+LARGEST_VALUE = 2400
 
 
 class Head(nn.Module):

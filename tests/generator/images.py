@@ -79,6 +79,9 @@ class Shuffle(nn.Module):
         x = x.view(b, self.groups, c // self.groups, h, w)
         return x.transpose(1, 2).reshape(b, c, h, w)
 
+    def extra_repr(self):
+        return f"{self.groups}"
+
 
 class PixelMix(nn.Module):
     """A linear layer over the pixels of each channel."""
@@ -138,14 +141,18 @@ class Slice(nn.Module):
     def forward(self, x):
         return x[:, self.start : self.stop]
 
+    def extra_repr(self):
+        return f"{self.start}:{self.stop}"
+
 
 def convolution(rng: Random, shape: Shape) -> nn.Module:
+    kernel = rng.choice([1, 3])
     return nn.Conv2d(
         shape[0],
         width(rng),
-        rng.choice([1, 3]),
+        kernel_size=kernel,
         stride=rng.choice([1, 1, 2]),
-        padding=1,
+        padding=rng.choice([kernel // 2, kernel // 2, 1]),
         bias=rng.random() < 0.6,
         padding_mode=rng.choice(["zeros", "zeros", "circular", "replicate"]),
     )

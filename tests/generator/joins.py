@@ -39,6 +39,9 @@ class Concat(nn.Module):
     def forward(self, a, b):
         return torch.cat((a, b), dim=self.dim)
 
+    def extra_repr(self):
+        return f"dim={self.dim}"
+
 
 class Projected(nn.Module):
     """A join whose second value is first projected to the channels of the first."""
@@ -95,6 +98,9 @@ class Pick(nn.Module):
 
     def forward(self, x):
         return x[:, self.position]
+
+    def extra_repr(self):
+        return f"{self.position}"
 
 
 class Mean(nn.Module):
