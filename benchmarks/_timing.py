@@ -6,7 +6,7 @@ runs them all, prints one table and writes one record per file.
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -62,7 +62,7 @@ def ratio(
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> Generator[None, None, None]:
     """Run torch on a single thread, then on as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

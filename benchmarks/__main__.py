@@ -1,0 +1,55 @@
+"""Run the benchmarks: `python -m benchmarks`, or some of them by name.
+
+Prints one table; the figures are kept under results/benchmarks/.
+"""
+
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import lenet_step
+from benchmarks._records import write_record
+from benchmarks._timing import Measurement
+
+BENCHMARKS = {"lenet_step": lenet_step}
+RESULTS = Path(__file__).parent.parent / "results" / "benchmarks"
+
+
+def main(names: list[str]) -> None:
+    """Run the named benchmarks, or all of them."""
+    if unknown := set(names) - set(BENCHMARKS):
+        sys.exit(f"no benchmark {sorted(unknown)}; there are {sorted(BENCHMARKS)}")
+    table = _empty_table()
+    for name in names or BENCHMARKS:
+        measurements = BENCHMARKS[name].measure()
+        write_record(RESULTS / f"{name}.json", BENCHMARKS[name].RECIPE, measurements)
+        for measurement in measurements:
+            table.add_row(*_cells(measurement))
+    Console().print(table, f"records in {RESULTS.relative_to(Path.cwd())}")
+
+
+def _empty_table() -> Table:
+    table = Table("what", "compared with")
+    for name in ("ms", "ms", "ratio", "quartiles", "target"):
+        table.add_column(name, justify="right")
+    return table
+
+
+def _cells(measurement: Measurement) -> tuple[str, ...]:
+    low, high = measurement.spread
+    target = measurement.target
+    return (
+        measurement.subject,
+        measurement.reference,
+        f"{measurement.subject_ms:.2f}",
+        f"{measurement.reference_ms:.2f}",
+        f"{measurement.ratio:.3f}",
+        f"{low:.3f}-{high:.3f}",
+        "" if target is None else f"{target:.2f}",
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

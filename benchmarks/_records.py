@@ -1,0 +1,30 @@
+"""A benchmark's figures on disk, with all that is needed to print them again."""
+
+import datetime as dt
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks._timing import Measurement
+
+
+def write_record(
+    path: Path, recipe: Mapping[str, object], measurements: Sequence[Measurement]
+) -> None:
+    """Write one JSON file, over that of an earlier day."""
+    record = {
+        "command": f"python -m benchmarks {path.stem}",
+        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "recipe": {**recipe, "threads": 1},
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("diffprune", "torch")},
+        },
+        "machine": platform.machine(),
+        "measurements": [asdict(measurement) for measurement in measurements],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,89 @@
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from diffprune.cli import app
+
+
+@pytest.fixture
+def diffprune(monkeypatch, tmp_path):
+    """Run a command in an empty directory, on a wide screen without colours."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return lambda *arguments: CliRunner().invoke(app, arguments)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["demo", "--help"], ["--version"]])
+def test_help_and_version_do_not_import_torch(arguments):
+    script = (
+        "import sys; from diffprune.cli import app\n"
+        "try: app(sys.argv[1:])\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own words
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_help_teaches_with_an_example(diffprune):
+    assert "diffprune demo --seed 1" in diffprune("--help").stdout
+    assert "diffprune demo --json" in diffprune("demo", "--help").stdout
+
+
+def test_version(diffprune):
+    from importlib.metadata import version
+
+    assert diffprune("--version").stdout == f"diffprune {version('diffprune')}\n"
+
+
+def test_demo_prints_a_table_and_says_where_the_files_are(diffprune, tmp_path):
+    done = diffprune("demo", "--epochs", "1", "--out", "here")
+    assert done.exit_code == 0
+    assert "20-50-800-500" in done.stdout
+    assert "2,293,000" in done.stdout
+    assert "Written to here: metrics.jsonl, summary.json" in done.stdout
+    assert (tmp_path / "here" / "summary.json").exists()
+
+
+def test_json_is_all_there_is_on_stdout(diffprune, tmp_path):
+    done = diffprune("demo", "--epochs", "1", "--json")
+    summary = json.loads(done.stdout)
+    assert summary == json.loads((tmp_path / "runs/demo/summary.json").read_text())
+    assert summary["dense"]["macs"] == 2_293_000
+    assert "loss" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--epochs", "0"], "needs at least one epoch of training, got 0"),
+        (["--out", "taken"], "cannot write into `taken`: File exists"),
+        (
+            ["--out", "taken/deeper"],
+            "cannot write into `taken/deeper`: Not a directory",
+        ),
+    ],
+)
+def test_failures_exit_with_1_and_a_message(diffprune, tmp_path, arguments, message):
+    (tmp_path / "taken").touch()
+    done = diffprune("demo", *arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_missing_package_is_named_with_its_brackets(diffprune, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    done = diffprune("demo", "--epochs", "1")
+    assert done.exit_code == 1
+    assert "pip install 'diffprune[demo]'" in done.stderr
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--epochs", "many"], ["dmeo"]])
+def test_misuse_exits_with_2(diffprune, arguments):
+    assert diffprune(*arguments).exit_code == 2
