@@ -63,7 +63,7 @@ def test_a_model_without_gates_is_an_error():
 
 
 def test_every_trained_parameter_is_in_exactly_one_group(model):
-    model[0].bias.requires_grad_(False)
+    model[0].bias.requires_grad_(requires_grad=False)
     groups = parameter_groups(model, weight_decay=0.1)
     listed = [p for group in groups for p in group["params"]]
     assert len(listed) == len(set(listed))

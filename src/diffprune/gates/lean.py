@@ -44,7 +44,8 @@ class _Lean(torch.autograd.Function):
         is_open = (activation - threshold).gt_(0)
         if min_open:
             is_open.scatter_(-1, largest(sample, min_open), 1.0)
-        values = _centre_open(activation, is_open).mul_(spread).add_(is_open)
+        shift = 1 - _mean_open(activation, is_open) * spread
+        values = torch.addcmul(shift, activation, spread).mul_(is_open)
         return values, activation, is_open
 
     @staticmethod
@@ -69,10 +70,12 @@ class _Lean(torch.autograd.Function):
 
             grad_sample, grad_spread = torch.func.vjp(readable, sample, spread)[1](grad)
         else:
-            centred = _centre_open(grad, is_open)
-            slope = torch.linalg.vecdot(centred, activation).unsqueeze(-1)
+            centred = (grad - _mean_open(grad, is_open)).mul_(is_open)
+            weighted = centred.mul_(activation)
+            slope = weighted.sum(-1, keepdim=True)
             grad_spread = slope.sum_to_size(spread.shape)
-            grad_sample = _pull_back_(centred, activation, ctx.u).mul_(spread)
+            lost = weighted if ctx.u == "sigmoid" else slope
+            grad_sample = weighted.addcmul_(activation, lost, value=-1).mul_(spread)
         return grad_sample, None, None, None, grad_spread, None
 
     @staticmethod
@@ -114,15 +117,6 @@ def _activate(sample: Tensor, u: BuiltIn, background: Tensor) -> Tensor:
     return share.mul_((log_mass - background).sigmoid().unsqueeze(-1))
 
 
-def _centre_open(x: Tensor, is_open: Tensor) -> Tensor:
-    count = is_open.sum(-1).clamp(min=1)
-    mean = torch.linalg.vecdot(x, is_open) / count
-    return (x - mean.unsqueeze(-1)).mul_(is_open)
-
-
-def _pull_back_(grad: Tensor, activation: Tensor, u: BuiltIn) -> Tensor:
-    """Gradient by the sample, written over the gradient by the activation."""
-    weighted = grad.mul_(activation)
-    if u == "sigmoid":
-        return weighted.addcmul_(weighted, activation, value=-1)
-    return weighted.addcmul_(activation, weighted.sum(-1, keepdim=True), value=-1)
+def _mean_open(x: Tensor, is_open: Tensor) -> Tensor:
+    count = is_open.sum(-1, keepdim=True).clamp(min=1)
+    return torch.linalg.vecdot(x, is_open).unsqueeze(-1) / count
