@@ -244,7 +244,7 @@ def _classifier(attention, *options, groups=1) -> Entry:
 
 
 ENTRIES = {
-    "fused_qkv": _classifier(FusedQKV),
+    "fused_qkv": _classifier(FusedQKV, groups=0),
     "softmax_by_hand": _classifier(SoftmaxByHand),
     "separate_qkv": _classifier(SeparateQKV, groups=2),
     "grouped_query": _classifier(GroupedQuery),

@@ -123,10 +123,11 @@ class Splits(nn.Module):
         self.head = nn.Linear(17, 5)
 
     def forward(self, x):
-        a, b, c = torch.split(self.stem(x).relu(), [11, 13, 17], dim=-1)
+        sizes = [layer.in_features for layer in (self.fc1, self.fc2, self.head)]
+        a, b, c = torch.split(self.stem(x).relu(), sizes, dim=-1)
         a = self.fc1(a)
-        trunk = a.narrow(1, 0, 17) + self.fc2(b) + c
-        return self.head(trunk.relu()) + self.fc3(a[:, 17:])
+        trunk = a.narrow(1, 0, sizes[-1]) + self.fc2(b) + c
+        return self.head(trunk.relu()) + self.fc3(a[:, sizes[-1] :])
 
 
 class StackUnbind(nn.Module):
