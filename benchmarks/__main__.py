@@ -9,11 +9,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import lenet_step
-from benchmarks._records import write_record
-from benchmarks._timing import Measurement
+from . import gate_speed, lenet_step
+from ._records import write_record
+from ._timing import Measurement
 
-BENCHMARKS = {"lenet_step": lenet_step}
+BENCHMARKS = {"gate_speed": gate_speed, "lenet_step": lenet_step}
 RESULTS = Path(__file__).parent.parent / "results" / "benchmarks"
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks._timing import Measurement
+from ._timing import Measurement
 
 
 def write_record(

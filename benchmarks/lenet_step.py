@@ -6,10 +6,11 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.optim import Adam
 
-from benchmarks._timing import Measurement, ratio
 from diffprune.gates import Gate
 from diffprune.penalty import expected_l0, parameter_groups
 from diffprune.recipes.models import LeNet5
+
+from ._timing import Measurement, ratio
 
 RECIPE = {"batch_size": 100, "optimizer": "Adam", "gates": 4, "strength": 1e-4}
 

@@ -44,7 +44,7 @@ def main(
 def demo(
     *,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Passes over the training digits.")] = 25,
+    epochs: Annotated[int, typer.Option(help="Passes over the training digits.")] = 20,
     out: Annotated[
         Path, typer.Option(help="Directory for the results; earlier ones are replaced.")
     ] = Path("runs/demo"),

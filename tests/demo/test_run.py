@@ -9,10 +9,22 @@ from diffprune.demo import training
 from diffprune.demo.run import run_demo
 from diffprune.demo.training import Recipe, error_rate
 from diffprune.gates import Gate
-from diffprune.recipes.digits import load_digits
+from diffprune.recipes.digits import Digits, load_digits
 from diffprune.recipes.models import LeNet5
 
-QUICK = Recipe(epochs=2)
+QUICK = Recipe(epochs=2, batch_size=10)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def digits():
+    """Few digits, for speed."""
+    everything = load_digits()
+    few = Digits(
+        everything.train.take(torch.arange(100)), everything.validation, everything.test
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("diffprune.demo.run.load_digits", lambda: few)
+        yield few
 
 
 @pytest.fixture(scope="module")
@@ -53,18 +65,19 @@ def test_the_global_random_state_is_left_alone(tmp_path):
 
 def test_news_arrive_in_order_and_equal_the_metrics(run):
     out, _, news = run
-    records = [json.loads(line) for line in (out / "metrics.jsonl").open()]
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
     expected = [("dense", 1), ("dense", 2), ("pruned", 1), ("pruned", 2)]
     assert [(name, epoch.number) for name, epoch in news] == expected
     assert [(r["network"], r["number"]) for r in records] == expected
     assert [r["loss"] for r in records] == [epoch.loss for _, epoch in news]
 
 
-def test_the_saved_weights_are_those_that_were_tested(run):
+def test_the_saved_weights_are_those_that_were_tested(run, digits):
     out, summary, _ = run
     model = LeNet5(Gate)
     model.load_state_dict(load_file(out / "pruned.safetensors"))
-    assert error_rate(model, load_digits().test) == summary.pruned.test_error
+    assert error_rate(model, digits.test) == summary.pruned.test_error
     assert training.open_units(model).raw() == summary.pruned.final.raw
 
 

@@ -30,7 +30,7 @@ def test_error_rate_is_the_percentage_of_wrong_answers(labels, error):
 
 def test_training_learns_what_it_sees(few_digits):
     torch.manual_seed(0)
-    recipe = Recipe(epochs=15, batch_size=10, strength={})
+    recipe = Recipe(epochs=15, batch_size=10, strength=0.0)
     *_, last = train_(LeNet5(), few_digits, recipe)
     assert last.validation_error < 10
 
@@ -41,8 +41,8 @@ def test_without_strength_every_gate_stays_open_longer(few_digits):
         *_, last = train_(LeNet5(Gate), few_digits, recipe)
         return sum(last.raw)
 
-    strong = Recipe(epochs=2, batch_size=10)
-    weak = replace(strong, strength=dict.fromkeys(strong.strength, 0.0))
+    strong = Recipe(epochs=2, batch_size=10, strength=1e-2)
+    weak = replace(strong, strength=0.0)
     assert units_left(strong) < units_left(weak)
 
 

@@ -39,7 +39,7 @@ def run_demo(out: Path, *, seed: int, recipe: Recipe, on_epoch: OnEpoch) -> Summ
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         dense = _train_(
-            LeNet5(), digits, replace(recipe, strength={}), partial(on_epoch, "dense")
+            LeNet5(), digits, replace(recipe, strength=0.0), partial(on_epoch, "dense")
         )
         torch.manual_seed(seed)
         model = LeNet5(Gate)
