@@ -70,11 +70,11 @@ def test_outputs_are_moderate_and_not_constant(build):
     assert all(output.std() > 1e-3 for output in outputs if output.numel() > 1)
 
 
-def test_hardly_any_value_is_a_neutral_zero_or_one(build):
+def test_no_tensor_is_left_at_a_neutral_zero_or_one(build):
     model, _ = build()
     statistics = [b for name, b in model.named_buffers() if "running" in name]
-    values = torch.cat([v.flatten() for v in (*model.parameters(), *statistics)])
-    assert ((values == 0) | (values == 1)).double().mean() < 0.05
+    values = [*model.parameters(), *statistics]
+    assert all(((v == 0) | (v == 1)).double().mean() < 0.5 for v in values)
 
 
 def test_building_twice_gives_the_same_network(build):
