@@ -138,7 +138,10 @@ class Algebra(Generic[ReasonT]):
             raise MisalignedError
         while left != right:
             lead = min(left[0].size, right[0].size)
-            (first, left), (second, right) = self._lead(left, lead), self._lead(right, lead)
+            (first, left), (second, right) = (
+                self._lead(left, lead),
+                self._lead(right, lead),
+            )
             self._unify_factors(first, second)
             left, right = self.resolve(left), self.resolve(right)
 

@@ -87,6 +87,7 @@ class Facts:
     products: list[Axes] = field(default_factory=list[Axes])
     heads: list[Axis] = field(default_factory=list[Axis])
     inside_heads: list[Axis] = field(default_factory=list[Axis])
+    directions: list[tuple[Value, int]] = field(default_factory=list[tuple[Value, int]])
 
 
 @dataclass

@@ -56,14 +56,18 @@ def find_groups(
     return collect(solution, attributes)
 
 
-def _freeze_named(model: nn.Module, solution: Solution, patterns: Sequence[str]) -> None:
+def _freeze_named(
+    model: nn.Module, solution: Solution, patterns: Sequence[str]
+) -> None:
     names = [name for name, _ in model.named_modules() if name]
     names += [name for name in solution.tensors if name not in names]
     for pattern in patterns:
         matched = fnmatch.filter(names, pattern)
         if not matched:
             close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.4)
-            hint = f" Did you mean {', '.join(f'`{c}`' for c in close)}?" if close else ""
+            hint = (
+                f" Did you mean {', '.join(f'`{c}`' for c in close)}?" if close else ""
+            )
             raise UnknownNameError(f"freeze: no layer matches `{pattern}`.{hint}")
         for name, value in solution.tensors.items():
             if any(name == m or name.startswith(f"{m}.") for m in matched):

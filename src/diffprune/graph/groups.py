@@ -21,6 +21,8 @@ class TensorAxis:
         axis: What that dimension is made of; the group is one of its atoms.
         is_read: Whether the model sums over it (the input side of a layer).
         is_parameter: False for buffers.
+        is_direction: Whether only the direction of its slices matters, another tensor
+            holding their length; such slices cannot be zero.
     """
 
     tensor: str
@@ -28,6 +30,7 @@ class TensorAxis:
     axis: Axis = field(repr=False)
     is_read: bool
     is_parameter: bool
+    is_direction: bool
 
 
 @dataclass(frozen=True)
@@ -155,9 +158,7 @@ def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
         if (reason := solution.algebra.reason(atom)) is not None
         and any(axis.is_parameter for axis in axes)
     ]
-    return Groups(
-        tuple(groups), tuple(frozen), attributes, tensors, products, solution
-    )
+    return Groups(tuple(groups), tuple(frozen), attributes, tensors, products, solution)
 
 
 def _tensor_axes(
@@ -169,12 +170,20 @@ def _tensor_axes(
         for value, dim in contraction.operands
         if value.name is not None
     }
+    directions = {(value.name, dim) for value, dim in solution.facts.directions}
     along: dict[Atom, list[TensorAxis]] = {}
     for name, axes in tensors.items():
         owner = solution.tensors[name].name
         is_parameter = name in solution.parameter_names
         for dim, axis in enumerate(axes):
-            place = TensorAxis(name, dim, axis, (owner, dim) in read, is_parameter)
+            place = TensorAxis(
+                tensor=name,
+                dim=dim,
+                axis=axis,
+                is_read=(owner, dim) in read,
+                is_parameter=is_parameter,
+                is_direction=(owner, dim) in directions,
+            )
             for atom in dict.fromkeys(atoms(axis)):
                 along.setdefault(atom, []).append(place)
     return along

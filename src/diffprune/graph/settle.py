@@ -24,7 +24,7 @@ def settle(solution: Solution, attributes: dict[Attribute, Axis]) -> None:
     settler = _Settler(solution, attributes)
     settler.literals()
     settler.bind()
-    settler.numbers()
+    settler.fixed()
     settler.formulas()
 
 
@@ -56,13 +56,13 @@ class _Settler:
             elif axes[0] is not None and axes[1] is not None:
                 self._tie(axes[0], axes[1])
 
-    def numbers(self) -> None:
+    def fixed(self) -> None:
         """A width that enters the arithmetic itself would change the result."""
-        for source in (source for log in self.sizes for source in log.as_numbers):
+        noted = (item for log in self.sizes for item in log.fixed.items())
+        for source, why in noted:
             for leaf in leaves(source):
                 axis = self._axis(leaf)
                 if axis is not None:
-                    why = f"its length is used as a number: {source}"
                     self.solution.algebra.freeze(axis, Frozen(why))
 
     def formulas(self) -> None:
@@ -99,7 +99,9 @@ class _Settler:
         return list(dict.fromkeys(atom for some in found for atom in some))
 
     def _freeze_atoms(self, found: Iterable[Atom], use: SizeUse) -> None:
-        why = f"the code computes its width as {use.source}, which would not follow a cut"
+        why = (
+            f"the code computes its width as {use.source}, which would not follow a cut"
+        )
         fix = "Write -1, or read the width from the shape of the tensor itself."
         for atom in found:
             self.solution.algebra.freeze((atom,), Frozen(why, use.where, fix))

@@ -9,14 +9,14 @@ pass before its axis counts as prunable.
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from diffprune._typing import Bool, Int
-from diffprune.graph.axes import Atom, Axis, Cat, atoms, size
+from diffprune.graph.axes import Atom, Axis, Cat, atoms
 from diffprune.graph.call import Value
 from diffprune.graph.rules import (
     Rule,
@@ -224,7 +224,7 @@ _KEEP_ZEROS = (
     *(set(indexing.RULES.values()) - {indexing.embedding}),
     *set(spatial.RULES.values()),
     pointwise.same, pointwise.prelu, pointwise.glu, reductions.total, reductions.norm,
-    reductions.statistic, reductions.statistic_pair, normalisation.weight_norm,
+    reductions.statistic,
 )  # fmt: skip
 _BY_RULE: Final[Mapping[Rule | None, Spread]] = {
     **dict.fromkeys(_KEEP_ZEROS, _first),
@@ -236,6 +236,7 @@ _BY_RULE: Final[Mapping[Rule | None, Spread]] = {
     contractions.outer: _product,
     contractions.einsum: _product,
     contractions.addmm: _addmm,
+    normalisation.weight_norm: _product,
     normalisation.batch_norm: _norm(1),
     normalisation.layer_norm: _norm(2),
     normalisation.group_norm: _norm(2),
@@ -255,9 +256,20 @@ _BY_OP: Final[Mapping[object, Spread]] = {
     aten.new_zeros: _everything,
     **dict.fromkeys(
         (
-            aten.ones_like, aten.full_like, aten.rand_like, aten.randn_like, aten.fill,
-            aten.empty_like, aten.new_ones, aten.new_empty, aten.new_full, aten.argmax,
-            aten.argmin, aten.logsumexp, aten.all, aten.any,
+            aten.ones_like,
+            aten.full_like,
+            aten.rand_like,
+            aten.randn_like,
+            aten.fill,
+            aten.empty_like,
+            aten.new_ones,
+            aten.new_empty,
+            aten.new_full,
+            aten.argmax,
+            aten.argmin,
+            aten.logsumexp,
+            aten.all,
+            aten.any,
         ),
         _nothing,
     ),  # fmt: skip

@@ -12,12 +12,13 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final, TypeAlias, cast
 
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
@@ -93,28 +94,39 @@ def leaves(source: Source | int) -> Iterator[Attribute | Dimension]:
 
 @dataclass
 class SizeLog:
-    """What was done with tracked integers, other than passing them to an op."""
+    """What was done with tracked integers, other than passing them to an op.
 
-    as_numbers: dict[Source, str] = field(default_factory=dict[Source, str])
+    Attributes:
+        fixed: Integers that may not change, and why.
+        equal: Pairs that were found equal.
+    """
+
+    fixed: dict[Source, str] = field(default_factory=dict[Source, str])
     equal: list[tuple[Source, Source]] = field(
         default_factory=list[tuple[Source, Source]]
     )
 
 
-def _arithmetic(symbol: str, *, reverse: bool = False) -> Callable[["TrackedInt", Any], Any]:
+def _arithmetic(
+    symbol: str, *, reverse: bool = False
+) -> Callable[["TrackedInt", Any], Any]:
     function = _ARITHMETIC[symbol]
 
     def method(self: "TrackedInt", other: Any) -> Any:  # noqa: ANN401 - as int's own
         if isinstance(other, bool) or not isinstance(other, int):
             if isinstance(other, float):
                 return self._as_number(
-                    function(other, int(self)) if reverse else function(int(self), other)  # pyright: ignore[reportArgumentType] - float arithmetic
+                    function(other, int(self))
+                    if reverse
+                    else function(int(self), other)  # pyright: ignore[reportArgumentType] - float arithmetic
                 )
             return NotImplemented
         theirs = other.source if isinstance(other, TrackedInt) else other
         operands = (theirs, self.source) if reverse else (self.source, theirs)
         value = (
-            function(int(other), int(self)) if reverse else function(int(self), int(other))
+            function(int(other), int(self))
+            if reverse
+            else function(int(self), int(other))
         )
         return TrackedInt(value, Formula(symbol, *operands), self.log)
 
@@ -167,7 +179,7 @@ class TrackedInt(int):
 
     def _as_number(self, result: Any) -> Any:  # noqa: ANN401 - passed through
         """Note that the size itself, not just a shape, enters the computation."""
-        self.log.as_numbers.setdefault(self.source, str(self.source))
+        self.log.fixed[self.source] = f"its length is used as a number: {self.source}"
         return result
 
 
@@ -187,21 +199,39 @@ class SizeTracker(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - whatever the op returns
         kwargs = kwargs or {}
+        graph = _graph()
+        before = len(graph.nodes) if graph else 0
         out = func(*args, **kwargs)
+        if graph is None:
+            return out
         if func == torch.Tensor.shape.__get__ or func is torch.Tensor.size:
             return self._track_shape(args[0], out, *args[1:], **kwargs)
+        if func is F.multi_head_attention_forward:
+            self._fix_widths(args[:3])
         integers = list(_integers((args, kwargs)))
         if any(isinstance(value, TrackedInt) for value in integers):
-            sources = [(int(i), getattr(i, "source", None)) for i in integers]
-            for node in _nodes(out):
-                node.meta.setdefault("custom", {})[LABEL] = sources
+            made = [*islice(reversed(graph.nodes), len(graph.nodes) - before)]
+            ops = [node for node in made if node.target is not operator.getitem]
+            # Which op of several an integer went to is unknown, except for indexing.
+            if len(ops) == 1 or func is torch.Tensor.__getitem__:
+                sources = [(int(i), getattr(i, "source", None)) for i in integers]
+                for node in ops:
+                    node.meta.setdefault("custom", {})[LABEL] = sources
         return out
 
+    def _fix_widths(self, tensors: tuple[Tensor, ...]) -> None:
+        """Note widths that this function checks where no tracker sees it."""
+        for tensor in tensors:
+            (width,) = self._track_shape(tensor, tensor.shape)[-1:]
+            if isinstance(width, TrackedInt):
+                why = "nn.MultiheadAttention computes the size of its heads from it"
+                self.log.fixed[width.source] = why
+
     def _track_shape(self, x: Tensor, out: Any, dim: int | None = None) -> Any:  # noqa: ANN401
-        nodes = _nodes(x)
-        if not nodes or isinstance(out, torch.SymInt):
+        node = _node(x)
+        if node is None or isinstance(out, torch.SymInt):
             return out
-        notes = nodes[0].meta.setdefault("custom", {})
+        notes = node.meta.setdefault("custom", {})
         token = notes.setdefault(TOKEN, next(self._tokens))
         if dim is not None:
             return TrackedInt(out, Dimension(token, dim % x.ndim, out), self.log)
@@ -219,21 +249,19 @@ def _integers(tree: object) -> Iterator[int]:
             yield leaf
 
 
-def _nodes(out: object) -> list[fx.Node]:
-    """Graph nodes that computed these tensors; the op itself for several outputs."""
+def _graph() -> fx.Graph | None:
+    """The graph being traced, if any."""
+    mode = get_proxy_mode()
+    return None if mode is None else mode.tracer.graph
+
+
+def _node(tensor: Tensor) -> fx.Node | None:
+    """The graph node that computed a tensor."""
     mode = get_proxy_mode()
     if mode is None:
-        return []
-    found = list[fx.Node]()
-    for leaf in pytree.tree_leaves(out):
-        if not isinstance(leaf, Tensor):
-            continue
-        proxy = get_proxy_slot(leaf, mode.tracer, None, lambda slot: slot.proxy)
-        if proxy is None:
-            continue
-        node = proxy.node
-        found.append(node.args[0] if node.target is operator.getitem else node)
-    return found
+        return None
+    proxy = get_proxy_slot(tensor, mode.tracer, None, lambda slot: slot.proxy)
+    return None if proxy is None else proxy.node
 
 
 @contextmanager

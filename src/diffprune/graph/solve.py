@@ -6,7 +6,7 @@ reason beside each atom that may not be cut.
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -153,15 +153,18 @@ class _Run:
         return self._apply(node, args, kwargs, results)
 
     def _apply(
-        self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any], results: Any  # noqa: ANN401
+        self,
+        node: fx.Node,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        results: Any,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401 - as nested as the op's result
         call = self._describe(node, results)
         packet = functional_op(node.target)
         rule = self._rule(node.target, packet)
-        if rule is None:
+        outputs = None if rule is None else _obey(rule, call, args, kwargs)
+        if outputs is None:
             outputs = self._refuse(call, (args, tuple(kwargs.values())))
-        else:
-            outputs = _as_values(rule(call, *args, **kwargs), len(call.shapes))
         step = Step(node.target, packet, rule, call, args, kwargs, outputs, node)
         self.solution.steps.append(step)
         return outputs[0] if isinstance(results, Tensor) else outputs
@@ -182,7 +185,9 @@ class _Run:
             "out with `freeze=[...]`."
         )
         outputs = tuple(Value(call.fresh(*shape)) for shape in call.shapes)
-        reason = Frozen("no rule says how this op maps channels", call.where, fix)
+        reason = Frozen(
+            "no rule says how this form of op maps channels", call.where, fix
+        )
         self._freeze_all([*_values(arguments), *outputs], reason)
         return outputs
 
@@ -219,10 +224,20 @@ def functional_op(target: object) -> OpOverloadPacket | None:
     return packet
 
 
-def _as_values(axes: Axes | Sequence[Axes], outputs: int) -> tuple[Value, ...]:
-    if outputs == 1 and not isinstance(axes, list):
-        return (Value(tuple(axes)),)  # pyright: ignore[reportArgumentType] - one output
-    return tuple(Value(tuple(one)) for one in axes)  # pyright: ignore[reportArgumentType]
+def _obey(
+    rule: Rule, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Value, ...] | None:
+    """What the rule says; nothing when it does not know this form of the op."""
+    try:
+        return _as_values(rule(call, *args, **kwargs), len(call.shapes))
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def _as_values(result: Axes | list[Axes], outputs: int) -> tuple[Value, ...]:
+    """A list has the axes of each output; a tuple those that all of them share."""
+    each = result if isinstance(result, list) else [result] * outputs
+    return tuple(map(Value, each))
 
 
 def _tensors(results: object) -> list[Tensor]:

@@ -101,7 +101,9 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
     with mode(model, training=training), tracked_sizes(model, run) as log:
         try:
             with warnings.catch_warnings(), torch.no_grad():
-                warnings.simplefilter("ignore")  # about exporting, which nobody asked for
+                warnings.simplefilter(
+                    "ignore"
+                )  # about exporting, which nobody asked for
                 exported = torch.export.export(model, args, kwargs, strict=False)
         except Exception as error:
             failure = error

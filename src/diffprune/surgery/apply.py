@@ -79,7 +79,9 @@ def check_fits(model: nn.Module, plan: Plan) -> None:
     }
     for name, dims in plan.tensors.items():
         if name not in tensors:
-            raise ArgumentError(f"the plan cuts `{name}`, which this model does not have.")
+            raise ArgumentError(
+                f"the plan cuts `{name}`, which this model does not have."
+            )
         for dim, kept in dims.items():
             shape = tuple(tensors[name].shape)
             if dim >= len(shape) or max(kept, default=-1) >= shape[dim]:
@@ -103,7 +105,10 @@ def _assign(owner: nn.Module, name: str, tensor: Tensor) -> None:
 
 
 def _linear(module: nn.Linear) -> dict[str, Any]:
-    return {"out_features": module.weight.shape[0], "in_features": module.weight.shape[1]}
+    return {
+        "out_features": module.weight.shape[0],
+        "in_features": module.weight.shape[1],
+    }
 
 
 def _conv(module: _ConvNd) -> dict[str, Any]:
@@ -132,13 +137,17 @@ def _prelu(module: nn.PReLU) -> dict[str, Any]:
 
 
 def _recurrent(module: nn.RNNBase) -> dict[str, Any]:
-    from_input, from_hidden = module.weight_ih_l0, module.weight_hh_l0
-    assert isinstance(from_input, Tensor)  # noqa: S101 - what every layer has
-    assert isinstance(from_hidden, Tensor)  # noqa: S101 - what every layer has
-    return {"input_size": from_input.shape[1], "hidden_size": from_hidden.shape[1]}
+    rows, inputs = module.get_parameter("weight_ih_l0").shape
+    gates = {"LSTM": 4, "GRU": 3}.get(module.mode, 1)
+    return {"input_size": inputs, "hidden_size": rows // gates}
 
 
-_DESCRIBED: tuple[tuple[type[nn.Module] | tuple[type[nn.Module], ...], Callable[[Any], dict[str, Any]]], ...] = (  # noqa: E501
+_DESCRIBED: tuple[
+    tuple[
+        type[nn.Module] | tuple[type[nn.Module], ...], Callable[[Any], dict[str, Any]]
+    ],
+    ...,
+] = (  # noqa: E501
     (nn.Linear, _linear),
     (_ConvNd, _conv),
     (_NormBase, _norm),

@@ -139,7 +139,9 @@ def plan_removal(groups: Groups, keep: Mapping[str, Bool[Tensor, " units"]]) -> 
     masks = {atom: kept for atom, kept in masks.items() if not kept.all()}
     sizes = {atom: int(kept.sum()) for atom, kept in masks.items()}
     kept_units = {
-        group.name: _numbers(masks[group.atom]) for group in groups if group.atom in masks
+        group.name: _numbers(masks[group.atom])
+        for group in groups
+        if group.atom in masks
     }
     return Plan(kept_units, _tensors(groups, masks), _attributes(groups, sizes))
 

@@ -26,10 +26,14 @@ def mask(
     tensors = dict(masked.named_parameters(remove_duplicate=False))
     atoms = {groups[name].atom: kept.cpu() for name, kept in keep.items()}
     with torch.no_grad():
-        for place in {p for name in keep for p in groups[name].axes if p.is_parameter}:
+        for place in {place for name in keep for place in groups[name].axes}:
+            if not place.is_parameter or place.is_direction:
+                continue
             tensor = tensors[place.tensor]
             removed = ~axis_mask(place.axis, atoms)
-            tensor.index_fill_(place.dim, removed.nonzero().flatten().to(tensor.device), 0)
+            tensor.index_fill_(
+                place.dim, removed.nonzero().flatten().to(tensor.device), 0
+            )
     return masked
 
 
@@ -69,7 +73,10 @@ def _compare(expected: list[Tensor], actual: list[Tensor]) -> Certificate:
     differences = [_difference(one, other) for one, other in pairs if one.numel()]
     absolute = max((difference for difference, _ in differences), default=0.0)
     relative = max(
-        (difference / scale if scale else difference for difference, scale in differences),
+        (
+            difference / scale if scale else difference
+            for difference, scale in differences
+        ),
         default=0.0,
     )
     dtype = expected[0].dtype if expected else torch.float32
@@ -93,7 +100,11 @@ def _difference(expected: Tensor, actual: Tensor) -> tuple[float, float]:
 
 def _outputs(model: nn.Module, inputs: ExampleInputs) -> list[Tensor]:
     args, kwargs = call_arguments(inputs)
-    with mode(model, training=False), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with (
+        mode(model, training=False),
+        torch.no_grad(),
+        torch.random.fork_rng(devices=[]),
+    ):
         torch.manual_seed(0)
         out = model(*args, **kwargs)
     leaves = pytree.tree_leaves(out)

@@ -1,6 +1,6 @@
 """What a rule is; knows no op."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from torch._ops import OpOverload, OpOverloadPacket
@@ -8,6 +8,5 @@ from torch._ops import OpOverload, OpOverloadPacket
 from diffprune.graph.call import Axes
 
 Op: TypeAlias = OpOverloadPacket | OpOverload
-Rule: TypeAlias = Callable[..., Axes | Sequence[Axes]]
-Number: TypeAlias = int | float | bool | None
+Rule: TypeAlias = Callable[..., Axes | list[Axes]]
 Anything: TypeAlias = Any

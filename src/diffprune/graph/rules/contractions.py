@@ -136,10 +136,16 @@ def einsum(
 ) -> Axes:
     """Each letter is one axis; a letter missing on the right is summed over."""
     left, _, right = equation.replace(" ", "").partition("->")
-    if "." in equation or not right or any(len(set(t)) < len(t) for t in left.split(",")):
+    if (
+        "." in equation
+        or not right
+        or any(len(set(t)) < len(t) for t in left.split(","))
+    ):
         for operand in operands:
             for axis in operand.axes:
-                call.freeze(axis, "this form of einsum is not followed", "Name each axis.")
+                call.freeze(
+                    axis, "this form of einsum is not followed", "Name each axis."
+                )
         return call.fresh(*call.shape)
     found: dict[str, tuple[Value, int]] = {}
     for term, operand in zip(left.split(","), operands, strict=True):

@@ -64,21 +64,25 @@ def group_norm(
 
 
 def over_dims(
-    call: Call, x: Value, dim: int | Sequence[int], *_args: Anything, **_more: Anything
+    call: Call, x: Value, dim: Anything = -1, *_args: Anything, **more: Anything
 ) -> Axes:
     """Softmax, sorting, scans, shifts: every element along `dim` sees the others."""
+    dim = more.get("dim", -1) if isinstance(dim, bool) else dim
     for d in [dim] if isinstance(dim, int) else dim:
         call.freeze(x.axes[d], "its elements are combined in order, or compared")
     return x.axes
 
 
-def over_second(call: Call, x: Value, _first: Anything, dim: int | Sequence[int]) -> Axes:
+def over_second(
+    call: Call, x: Value, _first: Anything, dim: int | Sequence[int]
+) -> Axes:
     """Like `over_dims`, for ops whose second argument is something else."""
     return over_dims(call, x, dim)
 
 
 def weight_norm(call: Call, v: Value, g: Value, dim: int = 0) -> Axes:
-    """w = v * g / |v|: zeros add nothing to the norm."""
+    """W = v * g / |v|: zeros add nothing to the norm, but all of v cannot be zero."""
+    call.facts.directions.append((v, dim))
     for i in range(len(v.axes)):
         if i == dim:
             call.unify(v.axes[i], g.axes[i])

@@ -13,7 +13,11 @@ aten = torch.ops.aten
 
 
 def lstm(
-    call: Call, x: Value, states: Sequence[Value], weights: Sequence[Value], *flags: Anything
+    call: Call,
+    x: Value,
+    states: Sequence[Value],
+    weights: Sequence[Value],
+    *flags: Anything,
 ) -> list[Axes]:
     """Four gates per unit; hidden and cell states share the units."""
     for state in states[1:]:
@@ -31,7 +35,11 @@ def gru(
 
 
 def _layers(
-    call: Call, x: Value, state: Value, weights: Sequence[Value], flags: Sequence[Anything]
+    call: Call,
+    x: Value,
+    state: Value,
+    weights: Sequence[Value],
+    flags: Sequence[Anything],
 ) -> tuple[Axes, Axes]:
     """All layers and directions have one hidden size, so they share their units."""
     has_bias, _layers_count, _dropout, _train, bidirectional = flags[:5]

@@ -27,7 +27,11 @@ def _without(x: Value, dims: Sequence[int], *, keepdim: bool) -> Axes:
 
 
 def total(
-    call: Call, x: Value, dim: Anything = None, keepdim: bool = False, **_more: Anything  # noqa: FBT001, FBT002 - the op's own signature
+    call: Call,
+    x: Value,
+    dim: Anything = None,
+    keepdim: bool = False,
+    **_more: Anything,  # noqa: FBT001, FBT002 - the op's own signature
 ) -> Axes:
     """Sum over axes: what is zero adds nothing."""
     dims = _dims(x, dim)
@@ -37,7 +41,12 @@ def total(
 
 
 def norm(
-    call: Call, x: Value, order: Anything = 2, dim: Anything = None, keepdim: bool = False, **_more: Anything  # noqa: E501, FBT001, FBT002 - the op's own signature
+    call: Call,
+    x: Value,
+    order: Anything = 2,
+    dim: Anything = None,
+    keepdim: bool = False,
+    **_more: Anything,  # noqa: E501, FBT001, FBT002 - the op's own signature
 ) -> Axes:
     """Norm over axes: what is zero adds nothing, for positive orders."""
     if not isinstance(order, int | float) or order <= 0:
@@ -59,42 +68,33 @@ def statistic(
     return _without(x, dims, keepdim=bool(kept))
 
 
-def statistic_pair(
-    call: Call, x: Value, dim: Anything = None, *args: Anything, **kwargs: Anything
-) -> list[Axes]:
-    """A statistic with the positions, or a second one, beside it."""
-    return [statistic(call, x, dim, *args, **kwargs)] * len(call.shapes)
-
-
 def extremum(
     call: Call, x: Value, dim: Anything = None, *args: Anything, **kwargs: Anything
-) -> Axes | list[Axes]:
+) -> Axes:
     """`max` and `min`: of two tensors, of everything, or along one axis."""
     if isinstance(dim, Value):
         return call.broadcast([x, dim])
-    if len(call.shapes) == 1:
-        return statistic(call, x, dim, *args, **kwargs)
-    return statistic_pair(call, x, dim, *args, **kwargs)
+    return statistic(call, x, dim, *args, **kwargs)
 
 
-def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> list[Axes]:
+def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> Axes:
     """The largest elements along an axis, with their positions."""
     call.freeze(x.axes[dim], "its elements are compared")
     axes = list(x.axes)
     axes[dim] = call.algebra.fresh(call.shape[dim])
-    return [tuple(axes)] * 2
+    return tuple(axes)
 
 
 _STATISTICS = (
     aten.mean, aten.var, aten.std, aten.amax, aten.amin, aten.argmax, aten.argmin,
-    aten.logsumexp, aten.prod, aten.all, aten.any, aten.median,
+    aten.logsumexp, aten.prod, aten.all, aten.any, aten.median, aten.var_mean,
+    aten.std_mean, aten.aminmax,
 )  # fmt: skip
 
 RULES: Final[Mapping[Op, Rule]] = {
     aten.sum: total,
     **dict.fromkeys((aten.linalg_vector_norm, aten.norm), norm),
     **dict.fromkeys(_STATISTICS, statistic),
-    **dict.fromkeys((aten.var_mean, aten.std_mean, aten.aminmax), statistic_pair),
     **dict.fromkeys((aten.max, aten.min), extremum),
     aten.topk: topk,
 }

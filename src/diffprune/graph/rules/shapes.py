@@ -83,7 +83,9 @@ def movedim(call: Call, x: Value, source: Anything, destination: Anything) -> Ax
 def squeeze(call: Call, x: Value, dim: int | Sequence[int] | None = None) -> Axes:
     """Axes of length one dropped; a longer axis is never dropped."""
     del call
-    chosen = range(len(x.axes)) if dim is None else [dim] if isinstance(dim, int) else dim
+    chosen = (
+        range(len(x.axes)) if dim is None else [dim] if isinstance(dim, int) else dim
+    )
     dropped = {d % len(x.axes) for d in chosen if not x.axes[d]}
     return tuple(axis for d, axis in enumerate(x.axes) if d not in dropped)
 
@@ -135,9 +137,9 @@ def expand_as(call: Call, x: Value, like: Value) -> Axes:
 
 def repeat(call: Call, x: Value, times: Sequence[int]) -> Axes:
     """The whole tensor again and again: y[(r i)] = x[i]."""
-    added = len(times) - len(x.axes)
-    axes, out = ((),) * added + x.axes, list[Axis]()
-    for n, axis in zip(times, axes, strict=True):
+    missing = len(times) - len(x.axes)
+    times, out = (*(1,) * -missing, *times), list[Axis]()
+    for n, axis in zip(times, ((),) * missing + x.axes, strict=True):
         (copies,) = call.fresh(n)
         call.require(n, copies)
         out.append((*copies, *axis))
@@ -145,7 +147,11 @@ def repeat(call: Call, x: Value, times: Sequence[int]) -> Axes:
 
 
 def repeat_interleave(
-    call: Call, x: Value, times: int | Value, dim: int | None = None, **_options: Anything
+    call: Call,
+    x: Value,
+    times: int | Value,
+    dim: int | None = None,
+    **_options: Anything,
 ) -> Axes:
     """Every element several times: y[(i r)] = x[i]."""
     axes = list(x.axes)
@@ -159,7 +165,9 @@ def repeat_interleave(
     return tuple(axes)
 
 
-def create(call: Call, lengths: Sequence[int], *_args: Anything, **_more: Anything) -> Axes:
+def create(
+    call: Call, lengths: Sequence[int], *_args: Anything, **_more: Anything
+) -> Axes:
     """A new tensor of a given shape."""
     out = call.fresh(*call.shape)
     for length, axis in zip(lengths, out, strict=True):

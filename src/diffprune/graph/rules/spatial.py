@@ -27,13 +27,6 @@ def resample(call: Call, x: Value, *_args: Anything, **_more: Anything) -> Axes:
     return tuple(out)
 
 
-def resample_with_indices(
-    call: Call, x: Value, *_args: Anything, **_more: Anything
-) -> list[Axes]:
-    """Pooling that also returns where each maximum was."""
-    return [resample(call, x)] * 2
-
-
 def pad(
     call: Call, x: Value, amounts: Sequence[int], *_args: Anything, **_more: Anything
 ) -> Axes:
@@ -74,17 +67,12 @@ _RESAMPLE = (
     aten.upsample_nearest3d, aten.upsample_linear1d, aten.upsample_bilinear2d,
     aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_nearest_exact1d,
     aten._upsample_nearest_exact2d, aten._upsample_bilinear2d_aa,
-    aten._upsample_bicubic2d_aa,
-)  # fmt: skip
-_WITH_INDICES = (
-    aten.adaptive_max_pool1d, aten.adaptive_max_pool2d, aten.adaptive_max_pool3d,
-    aten.max_pool1d_with_indices, aten.max_pool2d_with_indices,
+    aten._upsample_bicubic2d_aa, aten.adaptive_max_pool1d, aten.adaptive_max_pool2d,
+    aten.adaptive_max_pool3d, aten.max_pool1d_with_indices, aten.max_pool2d_with_indices,
     aten.max_pool3d_with_indices,
 )  # fmt: skip
-
 RULES: Final[Mapping[Op, Rule]] = {
     **dict.fromkeys(_RESAMPLE, resample),
-    **dict.fromkeys(_WITH_INDICES, resample_with_indices),
     **dict.fromkeys((aten.pad, aten.constant_pad_nd), pad),
     aten.grid_sampler: grid_sample,
     aten.im2col: unfold,
