@@ -1,5 +1,24 @@
 """Neural networks that get smaller while they train."""
-from diffprune.graph import Groups as Groups, PruneGroup as PruneGroup
-from diffprune.graph import find_groups as find_groups
-from diffprune.surgery import Plan as Plan, apply_plan as apply_plan
-from diffprune.surgery import plan_removal as plan_removal, remove as remove
+
+from diffprune.gates import (
+    ApproximateBernoulli as ApproximateBernoulli,
+    Gate as Gate,
+    fold_gates as fold_gates,
+    g as g,
+    gate_weight as gate_weight,
+)
+from diffprune.graph import (
+    Groups as Groups,
+    PruneGroup as PruneGroup,
+    find_groups as find_groups,
+)
+from diffprune.penalty import (
+    expected_l0 as expected_l0,
+    parameter_groups as parameter_groups,
+)
+from diffprune.surgery import (
+    Plan as Plan,
+    apply_plan as apply_plan,
+    plan_removal as plan_removal,
+    remove as remove,
+)

@@ -5,7 +5,7 @@ from scipy.special import logit, logsumexp, softmax
 from scipy.stats import norm
 from torch.autograd import gradcheck, gradgradcheck
 
-from diffprune.gates import functional as F  # noqa: N812 - as in torch
+from diffprune.gates import functional as F
 
 NOTHING = torch.tensor(-torch.inf, dtype=torch.float64)
 REMOVED = torch.tensor(0.7, dtype=torch.float64)

@@ -129,6 +129,11 @@ class TestFloor:
         (gradient,) = torch.autograd.grad(probability[[1, 2]].sum(), gate.logits)
         assert not gradient.any()
 
+    def test_the_floor_binds_as_soon_as_only_held_units_are_open(self):
+        gate = gate_at([1.0, 2.0, -9.0], min_open=2)
+        assert gate.at_floor()
+        assert gate.prob_open()[:2].tolist() == [1.0, 1.0]
+
     def test_above_the_floor_the_penalty_pushes_on_all(self):
         gate = Gate(5, min_open=2)
         gate.prob_open().sum().backward()
@@ -351,6 +356,16 @@ class TestModule:
         gate, x = Gate(7, u=u, dropout=0.1).eval(), torch.randn(2, 7)
         compiled = torch.compile(gate, backend="aot_eager", fullgraph=True)
         torch.testing.assert_close(compiled(x), gate(x))
+
+    @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+    @BUILT_IN
+    def test_the_default_compiler_agrees_on_values_and_gradients(self, u):
+        gate, x = Gate(7, u=u), torch.randn(2, 7)
+        compiled = torch.compile(gate)
+        eager = torch.autograd.grad(gate(x).square().sum(), gate.logits)
+        actual = torch.autograd.grad(compiled(x).square().sum(), gate.logits)
+        torch.testing.assert_close(actual, eager)
 
     @BUILT_IN
     @pytest.mark.parametrize("size", [7, 20_000])

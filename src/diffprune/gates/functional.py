@@ -15,7 +15,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import leaky_relu, logsigmoid
 
 from diffprune._typing import Float
 
@@ -130,9 +130,10 @@ def centre_open(
 
 
 def reflect(raw: Float[Tensor, ""]) -> Float[Tensor, ""]:
-    """The constraint zeta >= 0, as a mirror: |raw|, with slope one at zero.
+    """The constraint zeta >= 0, as a mirror: |raw|, whose slope is never zero.
 
     Zeta starts on its bound. A softplus only gets there where its slope has vanished,
-    and a clamp gives no way back once a step has crossed; a mirror keeps full slope.
+    and a clamp gives no way back once a step has crossed; a mirror keeps full slope,
+    at zero too, where that of `abs` is zero.
     """
-    return torch.where(raw < 0, -raw, raw)
+    return leaky_relu(raw, negative_slope=-1.0)

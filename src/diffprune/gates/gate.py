@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 from diffprune._typing import Bool, Float, Int
-from diffprune.gates import checks, functional as F  # noqa: N812 - as in torch
+from diffprune.gates import checks, functional as F
 from diffprune.gates.distribution import prob_above
 from diffprune.gates.floor import largest
 from diffprune.gates.multiply import multiply
