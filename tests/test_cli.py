@@ -50,6 +50,16 @@ def test_demo_prints_a_table_and_says_where_the_files_are(diffprune, tmp_path):
     assert (tmp_path / "here" / "summary.json").exists()
 
 
+def test_the_usual_number_of_epochs_is_the_recipes(diffprune):
+    from diffprune.demo.training import Recipe
+
+    usual = f"[default: {Recipe().epochs}]"
+    (line,) = [
+        x for x in diffprune("demo", "--help").stdout.splitlines() if "--epochs" in x
+    ]
+    assert usual in line
+
+
 def test_json_is_all_there_is_on_stdout(diffprune, tmp_path):
     done = diffprune("demo", "--epochs", "1", "--json")
     summary = json.loads(done.stdout)

@@ -56,9 +56,12 @@ def demo(
 
     Takes less than a minute on two cores and downloads nothing.
     """
+    screen = Console(stderr=True)
+    screen.print(
+        "LeNet-5 on handwritten digits: first dense, then with gates that close."
+    )
     from diffprune.demo import run, training, view  # noqa: PLC0415 - imports torch
 
-    screen = Console(stderr=True)
     try:
         with view.progress_bars(screen, epochs=epochs) as on_epoch:
             recipe = training.Recipe(epochs=epochs)
