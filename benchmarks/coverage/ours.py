@@ -1,0 +1,50 @@
+"""Cuts a model with diffprune, through its public names only."""
+
+import subprocess
+from pathlib import Path
+
+import torch
+from benchmarks.coverage.case import Inputs
+from benchmarks.coverage.verdict import Cut, RefusedError
+from torch import nn
+
+from diffprune.errors import DiffpruneError
+from diffprune.graph import find_groups
+from diffprune.surgery import removal
+
+NAME = "diffprune"
+
+
+def cut(model: nn.Module, inputs: Inputs, ratio: float) -> Cut:
+    """Remove a random share of every group that diffprune finds.
+
+    Raises:
+        RefusedError: If diffprune declines, or finds nothing to remove.
+    """
+    try:
+        groups = find_groups(model, inputs)
+        keeps = {group.name: random_mask(group.size, ratio) for group in groups}
+        return Cut(removal(model, inputs, groups, keeps).model, len(keeps))
+    except DiffpruneError as error:
+        raise RefusedError(str(error)) from error
+
+
+def random_mask(size: int, ratio: float) -> torch.Tensor:
+    """Keeps all but a random share of the units, and always at least one.
+
+    Example:
+        >>> int(random_mask(10, 0.3).sum()), int(random_mask(1, 0.3).sum())
+        (7, 1)
+    """
+    kept = max(1, size - round(size * ratio))
+    return torch.rand(size).argsort() < kept
+
+
+def commit() -> str:
+    """The commit that is measured, marked when the tree differs from it."""
+    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
+    folder = Path(__file__).parent
+    done = subprocess.run(  # noqa: S603 (a constant command)
+        command, cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()

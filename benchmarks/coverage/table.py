@@ -1,0 +1,126 @@
+"""Records as tables, for the terminal and as Markdown; measures nothing."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from benchmarks.coverage.record import Record
+from benchmarks.coverage.verdict import Status
+from rich.table import Table
+
+Row = tuple[str, ...]
+TOTALS_HEADER = ("zoo", "library", *Status, "models")
+INTRODUCTION = """\
+# Which architectures can be pruned exactly
+
+Written by `make coverage`; the measurements are in `records.jsonl`.
+
+Every model has random weights, scrambled norms and biases, and runs in float64. A
+random 30 % of every group is removed. **Exact**: the smaller model computes the same
+function as the original with the removed parameter slices set to zero, to 1e-5 of the
+largest output. **Wrong**: it runs and computes something else. **Refused**: the library
+declined or found nothing. **Crashed**: an error, in the library or in the smaller model.
+**Timeout**, **memory**: beyond the limits of a run.
+
+Shares are of all parameters and multiply-accumulates: those in tensors and operations
+that became smaller. Seconds are of one core, for finding and removing.
+"""
+
+
+def totals(records: Sequence[Record]) -> list[Row]:
+    """How often each status occurs, for each zoo and library."""
+    by_zoo = [(r.zoo, r.library, r.status) for r in records]
+    overall = [("all", r.library, r.status) for r in records]
+    counts = Counter(by_zoo + overall)
+    pairs = dict.fromkeys((zoo, library) for zoo, library, _ in by_zoo + overall)
+    return [
+        (*pair, *(str(counts[*pair, s] or "") for s in Status), str(_sum(counts, pair)))
+        for pair in pairs
+    ]
+
+
+def details(records: Iterable[Record]) -> list[Row]:
+    """One row per model: what each library reached on it."""
+    libraries = list(dict.fromkeys(r.library for r in records))
+    cells = {(r.key, r.library): _cells(r) for r in records}
+    keys = dict.fromkeys(r.key for r in records)
+    return [
+        (key, *(cell for name in libraries for cell in cells.get((key, name), EMPTY)))
+        for key in keys
+    ]
+
+
+def behind(records: Sequence[Record], ours: str) -> list[str]:
+    """Models that another library prunes exactly and ours does not."""
+    exact = {(r.key, r.library) for r in records if r.status is Status.EXACT}
+    tried = {r.key for r in records if r.library == ours}
+    others = {key for key, library in exact if library != ours}
+    return sorted(key for key in others & tried if (key, ours) not in exact)
+
+
+def reasons(records: Iterable[Record]) -> list[Row]:
+    """Why an attempt did not end in an exact removal."""
+    failed = [r for r in records if r.status is not Status.EXACT]
+    return [(r.key, r.library, r.status, _reason(r)) for r in failed]
+
+
+def markdown(records: Sequence[Record], ours: str) -> str:
+    """The whole report."""
+    libraries = dict.fromkeys(r.library for r in records)
+    header = ("model", *(f"{name}: {c}" for name in libraries for c in COLUMNS))
+    missed = ", ".join(behind(records, ours)) or "none"
+    return "\n".join(
+        [
+            INTRODUCTION,
+            *_versions(records),
+            "",
+            "## Totals\n",
+            _markdown_table(TOTALS_HEADER, totals(records)),
+            f"Exact elsewhere, not here: {missed}.\n",
+            "## Models\n",
+            _markdown_table(header, details(records)),
+            "## Reasons\n",
+            _markdown_table(("model", "library", "status", "reason"), reasons(records)),
+        ]
+    )
+
+
+def terminal(records: Sequence[Record]) -> Table:
+    """The totals."""
+    table = Table(*TOTALS_HEADER, box=None, pad_edge=False)
+    for row in totals(records):
+        table.add_row(*row)
+    return table
+
+
+COLUMNS = ("result", "groups", "parameters", "MACs", "seconds")
+EMPTY = ("",) * len(COLUMNS)
+
+
+def _cells(record: Record) -> Row:
+    seconds = f"{record.seconds:.1f}"
+    if record.verdict is None:
+        return (record.status, "", "", "", seconds)
+    shares = (record.verdict.params_share, record.verdict.macs_share)
+    return (record.status, str(record.groups), *(f"{x:.0%}" for x in shares), seconds)
+
+
+def _reason(record: Record) -> str:
+    if record.status is Status.WRONG and record.verdict is not None:
+        return f"outputs differ by {record.verdict.error:.1e} of the largest"
+    return record.reason.replace("|", "\\|")
+
+
+def _versions(records: Iterable[Record]) -> list[str]:
+    pairs = sorted({(r.library, r.version) for r in records})
+    by_library = groupby(pairs, key=lambda pair: pair[0])
+    return [f"- {name}: {', '.join(v for _, v in rest)}" for name, rest in by_library]
+
+
+def _markdown_table(header: Row, rows: Iterable[Row]) -> str:
+    lines = [header, ("---",) * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _sum(counts: Counter[tuple[str, str, Status]], pair: tuple[str, str]) -> int:
+    return sum(counts[*pair, status] for status in Status)
