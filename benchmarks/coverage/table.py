@@ -19,7 +19,7 @@ Every model has random weights, scrambled norms and biases, and runs in float64.
 random 30 % of every group is removed. **Exact**: the smaller model computes the same
 function as the original with the removed parameter slices set to zero, to 1e-5 of the
 largest output. **Wrong**: it runs and computes something else. **Refused**: the library
-declined or found nothing. **Crashed**: an error, in the library or in the smaller model.
+declined or found nothing. **Crashed**: an error, there or in the smaller model.
 **Timeout**, **memory**: beyond the limits of a run.
 
 Shares are of all parameters and multiply-accumulates: those in tensors and operations
