@@ -73,7 +73,7 @@ def demo(
         return
     console = Console()
     console.print(view.comparison(summary))
-    console.print(view.whereabouts(summary), markup=False, soft_wrap=True)
+    console.print(view.whereabouts(summary), markup=False)
 
 
 def _fail(error: DiffpruneError) -> NoReturn:

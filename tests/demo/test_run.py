@@ -43,6 +43,19 @@ def test_equal_seeds_give_equal_files(run, tmp_path):
         assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
 
 
+def test_the_number_of_threads_is_left_alone_and_does_not_matter(run, tmp_path):
+    out, _, _ = run
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run_demo(tmp_path, seed=3, recipe=QUICK, on_epoch=lambda *_: None)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    name = "pruned.safetensors"
+    assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
+
+
 def test_another_seed_gives_another_run(run, tmp_path):
     out, _, _ = run
     run_demo(

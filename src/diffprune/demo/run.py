@@ -3,7 +3,8 @@
 import datetime as dt
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -26,7 +27,8 @@ OnEpoch = Callable[[str, Epoch], object]
 def run_demo(out: Path, *, seed: int, recipe: Recipe, on_epoch: OnEpoch) -> Summary:
     """Train both networks, test each once and write what came out into `out`.
 
-    Equal seeds give equal numbers; the global random state is left as it was.
+    Equal seeds give equal numbers, whatever the number of threads; the global random
+    state is left as it was.
 
     Raises:
         ArgumentError: If there is nothing to train or nowhere to write.
@@ -36,7 +38,7 @@ def run_demo(out: Path, *, seed: int, recipe: Recipe, on_epoch: OnEpoch) -> Summ
     _check(recipe)
     make_directory(out)
     digits = load_digits()
-    with torch.random.fork_rng(devices=()):
+    with _one_thread(), torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         dense = _train_(
             LeNet5(), digits, replace(recipe, strength=0.0), partial(on_epoch, "dense")
@@ -56,6 +58,17 @@ def run_demo(out: Path, *, seed: int, recipe: Recipe, on_epoch: OnEpoch) -> Summ
     )
     write_files(out, summary, model)
     return summary
+
+
+@contextmanager
+def _one_thread() -> Generator[None, None, None]:
+    """Sums depend on how many threads share them; on one they are always the same."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _check(recipe: Recipe) -> None:
