@@ -5,18 +5,20 @@ A plan can be printed, compared, written as JSON and composed with the next one.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import Any, Final, TypeVar
 
-import torch
 from torch import Tensor
 
-from diffprune._typing import Bool
+from diffprune._typing import Bool, Float
 from diffprune.errors import ArgumentError
-from diffprune.graph import Groups, PruneGroup
-from diffprune.graph.axes import Atom, count, mask
+from diffprune.graph import Groups
+from diffprune.graph.axes import Atom, count, mask as axis_mask
+from diffprune.surgery.masks import checked
 
 Indices = tuple[int, ...]
+KeyT = TypeVar("KeyT")
 VERSION: Final = 1
 
 
@@ -64,136 +66,150 @@ class Plan:
         return "\n".join(lines or ["nothing to remove"])
 
     def then(self, later: "Plan") -> "Plan":
-        """Return the one plan that does what this one and then `later` do."""
-        tensors = {name: dict(dims) for name, dims in self.tensors.items()}
-        for name, dims in later.tensors.items():
-            mine = tensors.setdefault(name, {})
-            for dim, kept in dims.items():
-                mine[dim] = _select(mine[dim], kept) if dim in mine else kept
-        kept_units = dict(self.kept)
-        for name, kept in later.kept.items():
-            mine_kept = kept_units.get(name)
-            kept_units[name] = kept if mine_kept is None else _select(mine_kept, kept)
-        return Plan(kept_units, tensors, {**self.attributes, **later.attributes})
+        """Return the one plan that does what this one and then `later` do.
+
+        Raises:
+            ArgumentError: If `later` keeps what this plan has already removed.
+        """
+        names = dict.fromkeys((*self.tensors, *later.tensors))
+        tensors = {
+            name: _compose(
+                name, self.tensors.get(name, {}), later.tensors.get(name, {})
+            )
+            for name in names
+        }
+        kept = _compose("the groups", self.kept, later.kept)
+        return Plan(kept, tensors, {**self.attributes, **later.attributes})
 
     def to_json(self) -> str:
         """Write as JSON; `from_json` reads it back."""
-        tensors = {
-            name: {str(dim): list(kept) for dim, kept in dims.items()}
-            for name, dims in self.tensors.items()
-        }
-        certificate = None if self.certificate is None else vars(self.certificate)
-        return json.dumps(
-            {
-                "version": VERSION,
-                "kept": {name: list(kept) for name, kept in self.kept.items()},
-                "tensors": tensors,
-                "attributes": dict(self.attributes),
-                "certificate": certificate,
-            }
-        )
+        return json.dumps({"version": VERSION, **asdict(self)})
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
-        """Read what `to_json` wrote.
+        """Read what `to_json` wrote; the text may come from anywhere.
 
         Raises:
             ArgumentError: If the text is not a plan, or one of a later version.
         """
         try:
-            return cls._from_dict(json.loads(text))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ArgumentError(f"this is not a removal plan: {error!r}") from error
-
-    @classmethod
-    def _from_dict(cls, data: dict[str, Any]) -> "Plan":
-        if data["version"] != VERSION:
-            raise ArgumentError(
-                f"the plan has version {data['version']}, this diffprune reads version "
-                f"{VERSION}. Upgrade diffprune to read it."
-            )
-        certificate = data["certificate"]
-        return cls(
-            {str(name): _indices(kept) for name, kept in data["kept"].items()},
-            {
-                str(name): {int(dim): _indices(kept) for dim, kept in dims.items()}
-                for name, dims in data["tensors"].items()
-            },
-            {str(name): int(value) for name, value in data["attributes"].items()},
-            None if certificate is None else Certificate(**certificate),
+            data = json.loads(text)
+            if data["version"] == VERSION:
+                return _read(data)
+        except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as e:
+            raise ArgumentError(f"this is not a removal plan: {e!r}") from e
+        raise ArgumentError(
+            f"the plan has version {data['version']!r}, this diffprune reads version "
+            f"{VERSION}. Upgrade diffprune to read it."
         )
 
 
-def plan_removal(groups: Groups, keep: Mapping[str, Bool[Tensor, " units"]]) -> Plan:
+def plan_removal(
+    groups: Groups,
+    keep: Mapping[str, Bool[Tensor, " units"]],
+    *,
+    round_to: int = 1,
+    min_units: int = 1,
+    scores: Mapping[str, Float[Tensor, " units"]] | None = None,
+) -> Plan:
     """Plan to keep only some units of some groups.
 
     Args:
         groups: From `find_groups`.
         keep: For each group to cut, by name, a mask over its units.
+        round_to: Every cut group keeps a multiple of so many units, or all it has.
+        min_units: Every cut group keeps at least so many units, or all it has.
+        scores: By group, what each unit is worth: which of the removed units stay after
+            all where these two ask for more. Without scores the first ones do.
 
     Raises:
         UnknownNameError: If a name is not that of a group.
         ArgumentError: If a mask has the wrong length or type, or keeps nothing.
+
+    Example:
+        >>> import torch
+        >>> from diffprune import find_groups
+        >>> model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 2))
+        >>> groups = find_groups(model, torch.rand(2, 3))
+        >>> keep = {"0": torch.tensor([True, False, True, True, False])}
+        >>> plan_removal(groups, keep).tensors["1.weight"]
+        {1: (0, 2, 3)}
+        >>> print(plan_removal(groups, keep, round_to=4))
+        0: keep 4 units
     """
-    masks = {groups[name].atom: _check(groups[name], keep[name]) for name in keep}
-    masks = {atom: kept for atom, kept in masks.items() if not kept.all()}
-    sizes = {atom: int(kept.sum()) for atom, kept in masks.items()}
-    kept_units = {
-        group.name: _numbers(masks[group.atom])
-        for group in groups
-        if group.atom in masks
-    }
-    return Plan(kept_units, _tensors(groups, masks), _attributes(groups, sizes))
+    wide = checked(groups, keep, round_to=round_to, min_units=min_units, scores=scores)
+    masks = {groups[name].atom: mask for name, mask in wide.items() if not mask.all()}
+    kept = {g.name: _numbers(masks[g.atom]) for g in groups if g.atom in masks}
+    sizes = {atom: int(mask.sum()) for atom, mask in masks.items()}
+    return Plan(kept, _tensors(groups, masks), _attributes(groups, sizes))
 
 
 def _tensors(
     groups: Groups, masks: Mapping[Atom, Bool[Tensor, " units"]]
 ) -> dict[str, dict[int, Indices]]:
+    places = (place for g in groups if g.atom in masks for place in g.axes)
     planned: dict[str, dict[int, Indices]] = {}
-    for group in groups:
-        if group.atom not in masks:
-            continue
-        for place in group.axes:
-            dims = planned.setdefault(place.tensor, {})
-            if place.dim not in dims:
-                dims[place.dim] = _numbers(mask(place.axis, masks))
+    for place in dict.fromkeys(places):
+        kept = _numbers(axis_mask(place.axis, masks))
+        planned.setdefault(place.tensor, {})[place.dim] = kept
     return planned
 
 
 def _attributes(groups: Groups, sizes: Mapping[Atom, int]) -> dict[str, int]:
     resolve = groups.solution.algebra.resolve
-    found = {
-        str(attribute): int(count(resolve(axis), sizes))
-        for attribute, axis in groups.attributes.items()
-    }
-    before = {str(attribute): attribute.value for attribute in groups.attributes}
-    return {name: value for name, value in found.items() if value != before[name]}
-
-
-def _check(group: PruneGroup, keep: Bool[Tensor, " units"]) -> Bool[Tensor, " units"]:
-    if keep.dtype != torch.bool or keep.shape != (group.size,):
-        raise ArgumentError(
-            f"the mask for `{group.name}` must be a boolean vector of {group.size} "
-            f"units, True where a unit stays; got {keep.dtype} of shape "
-            f"{tuple(keep.shape)}."
-        )
-    if not keep.any():
-        raise ArgumentError(
-            f"the mask for `{group.name}` keeps none of its {group.size} units, which "
-            "would disconnect the model. Keep at least one."
-        )
-    return keep.cpu()
+    changed: dict[str, int] = {}
+    for attribute, axis in groups.attributes.items():
+        value = int(count(resolve(axis), sizes))
+        if value != attribute.value:
+            changed[str(attribute)] = value
+    return changed
 
 
 def _numbers(kept: Bool[Tensor, " n"]) -> Indices:
     return tuple(kept.nonzero().flatten().tolist())
 
 
-def _select(kept: Sequence[int], chosen: Sequence[int]) -> Indices:
-    return tuple(kept[i] for i in chosen)
+def _compose(
+    where: str, first: Mapping[KeyT, Indices], second: Mapping[KeyT, Indices]
+) -> dict[KeyT, Indices]:
+    """Kept indices, in the numbers of the original, after two cuts in a row."""
+    composed = dict(first)
+    for key, chosen in second.items():
+        kept = first.get(key)
+        if kept is not None and max(chosen, default=0) >= len(kept):
+            raise ArgumentError(
+                f"the later plan keeps index {max(chosen)} of {key!r} of {where}, "
+                f"where this one leaves {len(kept)}. Plan it on the smaller model."
+            )
+        composed[key] = chosen if kept is None else tuple(kept[i] for i in chosen)
+    return composed
 
 
-def _indices(numbers: object) -> Indices:
-    if not isinstance(numbers, list) or not all(type(n) is int for n in numbers):
-        raise TypeError(f"indices must be a list of integers, got {numbers!r}")
-    return tuple(numbers)
+def _read(data: dict[str, Any]) -> Plan:
+    certificate = data["certificate"]
+    return Plan(
+        {name: _indices(kept) for name, kept in data["kept"].items()},
+        {
+            name: {_natural(int(dim)): _indices(kept) for dim, kept in dims.items()}
+            for name, dims in data["tensors"].items()
+        },
+        {name: _natural(value) for name, value in data["attributes"].items()},
+        None if certificate is None else _certificate(**certificate),
+    )
+
+
+def _indices(numbers: Sequence[object]) -> Indices:
+    found = tuple(map(_natural, numbers if isinstance(numbers, list) else [None]))
+    if not found or any(a >= b for a, b in pairwise(found)):
+        raise ValueError(f"kept indices must be distinct and rising, got {numbers!r}")
+    return found
+
+
+def _natural(number: object) -> int:
+    if type(number) is not int or number < 0:
+        raise TypeError(f"expected an integer that is not negative, got {number!r}")
+    return number
+
+
+def _certificate(max_absolute: float, max_relative: float, dtype: str) -> Certificate:
+    return Certificate(float(max_absolute), float(max_relative), str(dtype))

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
-from diffprune._typing import Bool
+from diffprune._typing import Bool, Float
 from diffprune.graph import Groups, find_groups
 from diffprune.graph.trace import ExampleInputs
 from diffprune.surgery.apply import apply_plan
+from diffprune.surgery.locate import layout
+from diffprune.surgery.masks import checked
 from diffprune.surgery.plan import Plan, plan_removal
 from diffprune.surgery.verify import certify, mask
 
@@ -28,6 +31,10 @@ def remove(
     model: ModuleT,
     example_inputs: ExampleInputs,
     keep: Mapping[str, Bool[Tensor, " units"]],
+    *,
+    round_to: int = 1,
+    min_units: int = 1,
+    scores: Mapping[str, Float[Tensor, " units"]] | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> ModuleT:
     """Return a smaller model of the same class without the units that are not kept.
@@ -39,9 +46,15 @@ def remove(
         model: Left as it is.
         example_inputs: As for `find_groups`.
         keep: For each group to cut, by name, a boolean mask over its units.
+        round_to: Every cut group keeps a multiple of so many units, or all it has.
+        min_units: Every cut group keeps at least so many units, or all it has.
+        scores: By group, what each unit is worth: which of the removed units stay after
+            all where these two ask for more. Without scores the first ones do.
         options: Passed to `find_groups`.
 
     Raises:
+        UnknownNameError: If a name is not that of a group.
+        ArgumentError: If a mask has the wrong length or type, or keeps nothing.
         RemovalError: If the smaller model would compute something else.
 
     Example:
@@ -50,9 +63,12 @@ def remove(
         >>> keep = {"0": torch.tensor([True, False, True, True, False])}
         >>> remove(model, torch.rand(2, 3), keep)[0]
         Linear(in_features=3, out_features=3, bias=True)
+        >>> remove(model, torch.rand(2, 3), keep, round_to=4)[0]
+        Linear(in_features=3, out_features=4, bias=True)
     """
     groups = find_groups(model, example_inputs, **options)
-    return removal(model, example_inputs, groups, keep).model
+    wide = checked(groups, keep, round_to=round_to, min_units=min_units, scores=scores)
+    return removal(model, example_inputs, groups, wide).model
 
 
 def removal(
@@ -62,7 +78,10 @@ def removal(
     keep: Mapping[str, Bool[Tensor, " units"]],
 ) -> Removal[ModuleT]:
     """Like `remove`, with groups found before, and the plan beside the model."""
+    keep = checked(groups, keep)
     plan = plan_removal(groups, keep)
     small = apply_plan(model, plan)
-    certificate = certify(mask(model, groups, keep), small, example_inputs)
+    masked = mask(model, groups, keep)
+    kept = partial(layout, groups, keep)
+    certificate = certify(masked, small, example_inputs, kept=kept)
     return Removal(small, replace(plan, certificate=certificate))

@@ -1,21 +1,29 @@
-"""Compare a smaller model with the masked original. Knows no plans' reasons."""
+"""Certify that a smaller model computes what the masked original does.
+
+Knows how to compare, not how a removal came about.
+"""
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from diffprune._typing import Bool
 from diffprune.errors import RemovalError
 from diffprune.graph import Groups
 from diffprune.graph.axes import mask as axis_mask
-from diffprune.graph.trace import ExampleInputs, call_arguments, mode
+from diffprune.graph.trace import ExampleInputs
+from diffprune.surgery.compare import (
+    coarsest_arithmetic,
+    doubled,
+    largest_gap,
+    outputs,
+    tolerance,
+)
+from diffprune.surgery.locate import Layout, first_disagreement, record
 from diffprune.surgery.plan import Certificate
-
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
 
 
 def mask(
@@ -23,101 +31,110 @@ def mask(
 ) -> nn.Module:
     """Return a copy of the model with every parameter slice of removed units zero."""
     masked = copy.deepcopy(model)
-    tensors = dict(masked.named_parameters(remove_duplicate=False))
+    parameters = dict(masked.named_parameters(remove_duplicate=False))
     atoms = {groups[name].atom: kept.cpu() for name, kept in keep.items()}
-    with torch.no_grad():
-        for place in {place for name in keep for place in groups[name].axes}:
-            if not place.is_parameter or place.is_direction:
-                continue
-            tensor = tensors[place.tensor]
-            removed = ~axis_mask(place.axis, atoms)
-            tensor.index_fill_(
-                place.dim, removed.nonzero().flatten().to(tensor.device), 0
-            )
+    for place in {place for name in keep for place in groups[name].axes}:
+        if place.is_parameter and not place.is_direction:
+            parameter = parameters[place.tensor].detach()
+            removed = (~axis_mask(place.axis, atoms)).nonzero().flatten()
+            parameter.index_fill_(place.dim, removed.to(parameter.device), 0)
     return masked
 
 
 def certify(
-    original: nn.Module, small: nn.Module, inputs: ExampleInputs
+    original: nn.Module,
+    small: nn.Module,
+    inputs: ExampleInputs,
+    *,
+    kept: Callable[[], Layout] = dict,
 ) -> Certificate:
-    """Run both in eval mode and compare.
+    """Run copies of both in eval mode and compare what they return.
 
-    In double precision where the model allows it, so that a true difference cannot
-    hide behind rounding.
+    In double precision where the original runs in it, so that a true difference cannot
+    hide behind rounding. Integers have to be equal.
+
+    Args:
+        original: The masked original.
+        small: The model that should compute the same.
+        inputs: As for `find_groups`.
+        kept: Which elements of each module's outputs remain; asked for only to say
+            where the two disagree.
 
     Raises:
         RemovalError: If they differ, or the smaller one does not run.
     """
+    trial = _in_double(original, small, inputs) or _as_given(original, small, inputs)
     try:
-        return _certify(_double(original), _double(small), _double_inputs(inputs))
-    except (RuntimeError, TypeError, ValueError):
-        return _certify(original, small, inputs)
-
-
-def _certify(
-    original: nn.Module, small: nn.Module, inputs: ExampleInputs
-) -> Certificate:
-    expected = _outputs(original, inputs)
-    try:
-        actual = _outputs(small, inputs)
+        actual = outputs(trial.small, trial.inputs)
     except Exception as error:
-        raise RemovalError(
-            f"the smaller model does not run: {type(error).__name__}: {error}\n"
-            "Its forward probably holds a width that diffprune could not see."
-        ) from error
-    return _compare(expected, actual)
-
-
-def _compare(expected: list[Tensor], actual: list[Tensor]) -> Certificate:
-    pairs = zip(expected, actual, strict=True)
-    differences = [_difference(one, other) for one, other in pairs if one.numel()]
-    absolute = max((difference for difference, _ in differences), default=0.0)
-    relative = max(
-        (
-            difference / scale if scale else difference
-            for difference, scale in differences
-        ),
-        default=0.0,
-    )
-    dtype = expected[0].dtype if expected else torch.float32
-    certificate = Certificate(absolute, relative, str(dtype).removeprefix("torch."))
-    if not relative <= TOLERANCE.get(dtype, 1e-2):
-        raise RemovalError(
-            f"the smaller model computes something else: {certificate}. Nothing was "
-            "changed."
-        )
+        raise RemovalError(_failure(trial, error)) from error
+    found = largest_gap(trial.expected, actual)
+    dtype = _arithmetic(trial.expected)
+    if found.relative > tolerance(dtype):
+        dtype = coarsest_arithmetic(trial.original, trial.inputs)
+    certificate = Certificate(*found, str(dtype).removeprefix("torch."))
+    if found.relative > tolerance(dtype):
+        _refuse(trial, certificate, kept(), tolerance(dtype))
     return certificate
 
 
-def _difference(expected: Tensor, actual: Tensor) -> tuple[float, float]:
-    if expected.shape != actual.shape:
-        return float("inf"), 1.0
-    expected, actual = expected.double(), actual.double()
-    same = torch.equal(expected.isnan(), actual.isnan())
-    difference = (expected - actual).nan_to_num().abs().max() if same else torch.inf
-    return float(difference), float(expected.nan_to_num().abs().max())
+class _Trial(NamedTuple):
+    """Two models in the same arithmetic, and what the first one returns."""
+
+    original: nn.Module
+    small: nn.Module
+    inputs: ExampleInputs
+    expected: list[Tensor]
 
 
-def _outputs(model: nn.Module, inputs: ExampleInputs) -> list[Tensor]:
-    args, kwargs = call_arguments(inputs)
-    with (
-        mode(model, training=False),
-        torch.no_grad(),
-        torch.random.fork_rng(devices=[]),
-    ):
-        torch.manual_seed(0)
-        out = model(*args, **kwargs)
-    leaves = pytree.tree_leaves(out)
-    return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+def _in_double(
+    original: nn.Module, small: nn.Module, inputs: ExampleInputs
+) -> _Trial | None:
+    """Both in double precision; nothing if the original does not run in it."""
+    fine, inputs = copy.deepcopy(original).double(), doubled(inputs)
+    try:
+        expected = outputs(fine, inputs)
+    except Exception:  # noqa: BLE001 - a layer may raise anything about a dtype
+        return None
+    return _Trial(fine, copy.deepcopy(small).double(), inputs, expected)
 
 
-def _double(model: nn.Module) -> nn.Module:
-    return copy.deepcopy(model).double()
+def _as_given(original: nn.Module, small: nn.Module, inputs: ExampleInputs) -> _Trial:
+    coarse = copy.deepcopy(original)
+    expected = outputs(coarse, inputs)
+    return _Trial(coarse, copy.deepcopy(small), inputs, expected)
 
 
-def _double_inputs(inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as nested as given
-    def double(leaf: object) -> object:
-        is_float = isinstance(leaf, Tensor) and leaf.is_floating_point()
-        return leaf.double() if is_float else leaf
+def _arithmetic(expected: list[Tensor]) -> torch.dtype:
+    dtypes = [output.dtype for output in expected if output.is_floating_point()]
+    return max(dtypes, key=lambda d: torch.finfo(d).eps, default=torch.float64)
 
-    return pytree.tree_map(double, inputs)
+
+def _failure(trial: _Trial, error: Exception) -> str:
+    running = record(trial.small, trial.inputs).running
+    where = f"`{running[-1]}`" if running and running[-1] else "the model's own forward"
+    return (
+        f"the smaller model does not run, it fails in {where}: {type(error).__name__}: "
+        f"{error}\nA width is probably fixed there that diffprune could not see; leave "
+        "the layer out with `freeze=[...]`. Nothing was changed."
+    )
+
+
+def _refuse(
+    trial: _Trial, certificate: Certificate, kept: Layout, allowed: float
+) -> NoReturn:
+    again = outputs(trial.original, trial.inputs, seed=1)
+    if largest_gap(trial.expected, again).relative > allowed:
+        raise RemovalError(
+            "the model returns random numbers in eval mode, so no removal can be "
+            "verified. Make it deterministic there; `F.dropout(x, p)` for instance "
+            "needs `training=self.training`. Nothing was changed."
+        )
+    expected = record(trial.original, trial.inputs)
+    actual = record(trial.small, trial.inputs)
+    where = first_disagreement(expected, actual, kept, allowed)
+    raise RemovalError(
+        f"the smaller model computes something else"
+        f"{f', first in `{where}`' if where else ''}: {certificate}. "
+        "Nothing was changed; leave the layer out with `freeze=[...]`."
+    )
