@@ -9,6 +9,8 @@ from benchmarks.coverage.verdict import Status
 from rich.table import Table
 
 Row = tuple[str, ...]
+COLUMNS = ("result", "groups", "parameters", "MACs", "seconds")
+EMPTY = ("",) * len(COLUMNS)
 TOTALS_HEADER = ("zoo", "library", *Status, "models")
 INTRODUCTION = """\
 # Which architectures can be pruned exactly
@@ -28,18 +30,19 @@ that became smaller. Seconds are of one core, for finding and removing.
 
 
 def totals(records: Sequence[Record]) -> list[Row]:
-    """How often each status occurs, for each zoo and library."""
-    by_zoo = [(r.zoo, r.library, r.status) for r in records]
-    overall = [("all", r.library, r.status) for r in records]
-    counts = Counter(by_zoo + overall)
-    pairs = dict.fromkeys((zoo, library) for zoo, library, _ in by_zoo + overall)
+    """How often each status occurs, for each zoo and library, and over all zoos."""
+    counts: dict[tuple[str, str], Counter[Status]] = {}
+    for overall in (False, True):
+        for r in records:
+            place = ("all" if overall else r.zoo, r.library)
+            counts.setdefault(place, Counter())[r.status] += 1
     return [
-        (*pair, *(str(counts[*pair, s] or "") for s in Status), str(_sum(counts, pair)))
-        for pair in pairs
+        (*place, *(str(count[s] or "") for s in Status), str(count.total()))
+        for place, count in counts.items()
     ]
 
 
-def details(records: Iterable[Record]) -> list[Row]:
+def details(records: Sequence[Record]) -> list[Row]:
     """One row per model: what each library reached on it."""
     libraries = list(dict.fromkeys(r.library for r in records))
     cells = {(r.key, r.library): _cells(r) for r in records}
@@ -93,10 +96,6 @@ def terminal(records: Sequence[Record]) -> Table:
     return table
 
 
-COLUMNS = ("result", "groups", "parameters", "MACs", "seconds")
-EMPTY = ("",) * len(COLUMNS)
-
-
 def _cells(record: Record) -> Row:
     seconds = f"{record.seconds:.1f}"
     if record.verdict is None:
@@ -120,7 +119,3 @@ def _versions(records: Iterable[Record]) -> list[str]:
 def _markdown_table(header: Row, rows: Iterable[Row]) -> str:
     lines = [header, ("---",) * len(header), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-def _sum(counts: Counter[tuple[str, str, Status]], pair: tuple[str, str]) -> int:
-    return sum(counts[*pair, status] for status in Status)

@@ -9,14 +9,16 @@ from benchmarks.coverage.macs import MacCounter
 from benchmarks.coverage.record import Record
 from benchmarks.coverage.runner import Library, attempt, isolated
 from benchmarks.coverage.scramble import scramble_
+from benchmarks.coverage.survivors import (
+    kept_indices,
+    mask_,
+)
 from benchmarks.coverage.verdict import (
     Cut,
     RefusedError,
     Status,
     Verdict,
     judge_,
-    kept_indices,
-    mask_,
 )
 from torch import nn
 
