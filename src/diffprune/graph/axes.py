@@ -10,6 +10,8 @@ atom may turn out to be a product or a concatenation of finer atoms, never the r
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Generic, TypeAlias, TypeVar
 
 import torch
@@ -38,8 +40,9 @@ class Cat:
 
     parts: tuple["Axis", ...]
 
-    @property
+    @cached_property
     def size(self) -> int:
+        """Number of elements of all parts together."""
         return sum(map(size, self.parts))
 
 
@@ -93,12 +96,18 @@ def count(axis: Axis, sizes: Mapping[Atom, NumberT]) -> NumberT | int:
     return total
 
 
+def volume(axes: Sequence[Axis], sizes: Mapping[Atom, int]) -> int:
+    """Number of elements of a tensor with these axes when atoms have other sizes."""
+    return math.prod(count(axis, sizes) for axis in axes)
+
+
 class Algebra(Generic[ReasonT]):
     """What is known so far: what atoms turned out to be, and which may not be cut."""
 
     def __init__(self) -> None:
         self._bound: dict[Atom, Axis] = {}
         self._frozen: dict[Atom, ReasonT] = {}
+        self._merged: dict[Atom, int] = {}
 
     def fresh(self, length: int) -> Axis:
         """Create an axis about which nothing is known but its length."""
@@ -174,21 +183,33 @@ class Algebra(Generic[ReasonT]):
     def _unify_factors(self, left: Axis, right: Axis) -> None:
         """Unify two axes of equal size, of which at least one is a single factor."""
         left, right = self.resolve(left), self.resolve(right)
-        if left == right:
-            return
-        if len(left) == 1 and isinstance(left[0], Atom):
-            self._bind(left[0], right)
-        elif len(right) == 1 and isinstance(right[0], Atom):
-            self._bind(right[0], left)
-        elif len(left) == 1 and len(right) == 1:
-            self._unify_cats(left, right)
-        else:
-            self.unify(left, right)
+        match left, right:
+            case _ if left == right:
+                pass
+            case (Atom() as one,), (Atom() as other,):
+                self._merge(one, other)
+            case (Atom() as atom,), _:
+                self._bind(atom, right)
+            case _, (Atom() as atom,):
+                self._bind(atom, left)
+            case (Cat() as one,), (Cat() as other,):
+                self._unify_cats(one, other)
+            case _:
+                self.unify(left, right)
 
-    def _unify_cats(self, left: Axis, right: Axis) -> None:
-        ends = sorted({*_ends(left), *_ends(right)})
-        lengths = [end - start for start, end in zip([0, *ends], ends, strict=False)]
-        pairs = zip(self.cut(left, lengths), self.cut(right, lengths), strict=True)
+    def _merge(self, one: Atom, other: Atom) -> None:
+        """Keep the atom that more have been merged into: chains stay short."""
+        counts = [self._merged.get(atom, 1) for atom in (one, other)]
+        light, heavy = (one, other) if counts[0] <= counts[1] else (other, one)
+        self._merged[heavy] = sum(counts)
+        self._bind(light, (heavy,))
+
+    def _unify_cats(self, left: Cat, right: Cat) -> None:
+        ends = sorted({0, *_ends(left), *_ends(right)})
+        lengths = [end - start for start, end in pairwise(ends)]
+        pairs = zip(
+            self.cut((left,), lengths), self.cut((right,), lengths), strict=True
+        )
         for one, other in pairs:
             self.unify(one, other)
 
@@ -228,14 +249,14 @@ class Algebra(Generic[ReasonT]):
             segments = [self.fresh(length) for length in lengths]
             self._bind(factor, (Cat(tuple(segments)),))
             return segments
-        segments, parts = list[Axis](), list(factor.parts)
+        segments, coming = list[Axis](), list(reversed(factor.parts))
         for length in lengths:
             taken, missing = list[Axis](), length
             while missing:
-                part = parts.pop(0)
+                part = coming.pop()
                 if size(part) > missing:
                     part, left_over = self.cut(part, [missing, size(part) - missing])
-                    parts.insert(0, left_over)
+                    coming.append(left_over)
                 taken.append(part)
                 missing -= size(part)
             segments.append(_cat(taken))
@@ -253,9 +274,6 @@ def _cat(parts: Sequence[Axis]) -> Axis:
     return flat[0] if len(flat) == 1 else (Cat(tuple(flat)),)
 
 
-def _ends(axis: Axis) -> list[int]:
+def _ends(cat: Cat) -> Iterator[int]:
     """Where the parts of a concatenation end."""
-    (factor,) = axis
-    assert isinstance(factor, Cat)  # noqa: S101 - only called on concatenations
-    lengths = [size(part) for part in factor.parts]
-    return [sum(lengths[: i + 1]) for i in range(len(lengths))]
+    return accumulate(map(size, cat.parts))

@@ -57,6 +57,7 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Length of each dimension."""
         return tuple(map(size, self.axes))
 
 
@@ -87,6 +88,9 @@ class Facts:
     products: list[Axes] = field(default_factory=list[Axes])
     heads: list[Axis] = field(default_factory=list[Axis])
     inside_heads: list[Axis] = field(default_factory=list[Axis])
+    numbers: list[tuple[Source, Where]] = field(
+        default_factory=list[tuple[Source, Where]]
+    )
     directions: list[tuple[Value, int]] = field(default_factory=list[tuple[Value, int]])
 
 
@@ -124,7 +128,7 @@ class Call:
                 self.unify(axis, vector.axes[0])
 
     def split(self, axis: Axis, lengths: Sequence[int]) -> Axes:
-        """Divide into factors, as `unflatten`; frozen pieces where that is impossible."""
+        """Divide into factors, as `unflatten`; frozen where that is impossible."""
         try:
             return self.algebra.split(axis, lengths)
         except MisalignedError:
@@ -168,6 +172,12 @@ class Call:
         place = places[-1 if last else 0] if places else None
         source = None if place is None else self.integers.pop(place)[1]
         self.facts.size_uses.append(SizeUse(source, axis, self.where))
+
+    def rest_are_numbers(self) -> None:
+        """Say that integers no axis was required to follow enter the arithmetic."""
+        for _, source in self.integers:
+            if source is not None:
+                self.facts.numbers.append((source, self.where))
 
     def multiply_adds(self, *axes: Axis) -> None:
         """Say that the op costs one multiply-add per element of this product."""

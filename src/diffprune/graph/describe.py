@@ -1,24 +1,24 @@
 """Groups as a table a person can read. Knows groups, not how they were found."""
 
+from collections.abc import Sequence
+
 from diffprune.graph.call import SPATIAL
-from diffprune.graph.groups import Groups
+from diffprune.graph.group import FrozenAxis, PruneGroup
 
 
-def describe(groups: Groups) -> str:
+def describe(groups: Sequence[PruneGroup], frozen: Sequence[FrozenAxis]) -> list[str]:
     """One line per group, then what is frozen and why."""
-    total = groups.parameters(), groups.macs()
-    rows = [("group", "units", "parameters/unit", "MACs/unit", "where")]
-    for group in groups:
-        places = [f"{axis.tensor}[{axis.dim}]" for axis in group.axes]
-        shown = ", ".join(places[:3]) + (f" +{len(places) - 3}" if places[3:] else "")
-        costs = (f"{group.parameters:,}", f"{group.macs:,}")
-        rows.append((group.name, str(group.size), *costs, shown))
-    title = (
-        f"{len(groups)} groups in a model of {total[0]:,} parameters "
-        f"and {total[1]:,} MACs"
-    )
-    frozen = [f"  {axis}" for axis in groups.frozen if axis.reason.why != SPATIAL]
-    return "\n".join([title, *_table(rows), *(["frozen:", *frozen] if frozen else [])])
+    header = ("group", "units", "parameters/unit", "MACs/unit", "where")
+    lines = _table([header, *map(_row, groups)])
+    reasons = [f"  {axis}" for axis in frozen if axis.reason.why != SPATIAL]
+    return [*lines, "frozen:", *reasons] if reasons else lines
+
+
+def _row(group: PruneGroup) -> tuple[str, ...]:
+    places = [f"{axis.tensor}[{axis.dim}]" for axis in group.axes]
+    more = f" +{len(places) - 3}" if places[3:] else ""
+    numbers = (f"{group.size:,}", f"{group.parameters:,}", f"{group.macs:,}")
+    return (group.name, *numbers, ", ".join(places[:3]) + more)
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:

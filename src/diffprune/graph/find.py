@@ -5,18 +5,16 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from diffprune._typing import Bool
 from diffprune.errors import UnknownNameError
-from diffprune.graph.axes import Axis, atoms
+from diffprune.graph.axes import atoms
 from diffprune.graph.call import Frozen
-from diffprune.graph.groups import Groups, collect
+from diffprune.graph.collect import collect
+from diffprune.graph.groups import Groups
 from diffprune.graph.rules import Op, Rule
 from diffprune.graph.settle import settle
-from diffprune.graph.silence import Silencer
-from diffprune.graph.sizes import Attribute
+from diffprune.graph.silence import when_zeroed
 from diffprune.graph.solve import Solution, solve
 from diffprune.graph.trace import ExampleInputs, trace
 
@@ -42,16 +40,16 @@ def find_groups(
         rules: Rules for ops that have none, or other ones.
 
     Example:
+        >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> [(group.name, group.size) for group in find_groups(model, torch.rand(2, 3))]
         [('0', 5)]
     """
     solution = solve(model, trace(model, example_inputs), rules or {})
-    attributes: dict[Attribute, Axis] = {}
     _freeze_named(model, solution, freeze)
     _freeze_unread(solution)
     _freeze_heads(solution, heads)
-    settle(solution, attributes)
+    attributes = settle(solution)
     _freeze_loud_contractions(solution)
     return collect(solution, attributes)
 
@@ -96,16 +94,11 @@ def _freeze_heads(solution: Solution, heads: str) -> None:
 
 def _freeze_loud_contractions(solution: Solution) -> None:
     """A sum must be blind to removed units: one of its factors has to be zero there."""
-
-    def masked(name: str, dim: int) -> Bool[Tensor, " n"]:
-        return torch.full((solution.tensors[name].shape[dim],), name in parameters)
-
-    parameters = solution.parameter_names
-    silencer = Silencer(solution, masked)
+    zeroed = when_zeroed(solution)
     for contraction in solution.facts.contractions:
-        silent = [silencer.along(value, dim) for value, dim in contraction.operands]
+        silent = [zeroed.along(value, dim) for value, dim in contraction.operands]
         for atom in atoms(solution.algebra.resolve(contraction.axis)):
-            if not any(bool(s[atom].all()) for s in silent if atom in s):
+            if not any(masks.get(atom, False) for masks in silent):
                 why = "summed over while nothing makes it zero when its unit is removed"
                 reason = Frozen(why, contraction.where)
                 solution.algebra.freeze((atom,), reason)

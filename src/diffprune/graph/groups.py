@@ -1,68 +1,16 @@
-"""Groups: which slices of which tensors must go together. Knows nothing of gates."""
+"""All groups of a model. Knows nothing of gates, nor how groups are found."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
 from diffprune.errors import UnknownNameError
-from diffprune.graph.axes import Atom, Axis, atoms, count
-from diffprune.graph.call import Axes, Frozen
+from diffprune.graph.axes import Atom, Axis, volume
+from diffprune.graph.call import Axes
+from diffprune.graph.describe import describe
+from diffprune.graph.group import FrozenAxis, PruneGroup
 from diffprune.graph.sizes import Attribute
 from diffprune.graph.solve import Solution
-
-
-@dataclass(frozen=True)
-class TensorAxis:
-    """One dimension of a parameter or buffer that a group runs along.
-
-    Attributes:
-        tensor: Name of the parameter or buffer in the model.
-        dim: Which of its dimensions.
-        axis: What that dimension is made of; the group is one of its atoms.
-        is_read: Whether the model sums over it (the input side of a layer).
-        is_parameter: False for buffers.
-        is_direction: Whether only the direction of its slices matters, another tensor
-            holding their length; such slices cannot be zero.
-    """
-
-    tensor: str
-    dim: int
-    axis: Axis = field(repr=False)
-    is_read: bool
-    is_parameter: bool
-    is_direction: bool
-
-
-@dataclass(frozen=True)
-class PruneGroup:
-    """Units that can be removed one by one, and everything that goes with each.
-
-    Attributes:
-        name: The layer that produces the units.
-        size: How many units there are.
-        axes: The tensor dimensions to index together.
-        parameters: Parameters that go with one unit.
-        macs: Multiply-adds that go with one unit, for the example inputs.
-    """
-
-    name: str
-    size: int
-    axes: tuple[TensorAxis, ...] = field(repr=False)
-    parameters: int
-    macs: int
-    atom: Atom = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class FrozenAxis:
-    """Units that may not be cut, and why."""
-
-    name: str
-    size: int
-    reason: Frozen
-
-    def __str__(self) -> str:
-        return f"{self.name} ({self.size} units): {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -104,20 +52,19 @@ class Groups(Sequence[PruneGroup]):
         return iter(self.groups)
 
     def __str__(self) -> str:
-        from diffprune.graph.describe import describe
-
-        return describe(self)
+        title = (
+            f"{len(self)} groups in a model of {self.parameters():,} parameters "
+            f"and {self.macs():,} MACs"
+        )
+        return "\n".join([title, *describe(self.groups, self.frozen)])
 
     def parameters(self, sizes: Mapping[Atom, int] | None = None) -> int:
         """Number of parameters of the model when atoms have other sizes."""
-        changed = sizes or {}
-        owners = {id(v): v for v in self.solution.tensors.values()}
-        own = {v.name for v in owners.values()} & self.solution.parameter_names
-        return sum(_volume(self.tensors[str(name)], changed) for name in own)
+        return sum(volume(axes, sizes or {}) for axes in self.solution.parameters())
 
     def macs(self, sizes: Mapping[Atom, int] | None = None) -> int:
         """Multiply-adds for the example inputs when atoms have other sizes."""
-        return sum(_volume(axes, sizes or {}) for axes in self.products)
+        return sum(volume(axes, sizes or {}) for axes in self.products)
 
 
 def unknown_group(name: str, groups: Groups) -> str:
@@ -127,103 +74,3 @@ def unknown_group(name: str, groups: Groups) -> str:
         return f"`{name}` cannot be cut: {frozen[0].reason}"
     names = ", ".join(f"`{group.name}`" for group in groups)
     return f"there is no group `{name}`; the groups are {names or 'none'}."
-
-
-def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
-    """Gather the free atoms of a solution, with everything that runs along each."""
-    tensors = {name: solution.axes(value) for name, value in solution.tensors.items()}
-    products = tuple(
-        tuple(map(solution.algebra.resolve, axes)) for axes in solution.products
-    )
-    along = _tensor_axes(solution, tensors)
-    parameters = {
-        id(solution.tensors[name]): tensors[name] for name in solution.parameter_names
-    }
-    names = _names(solution, along)
-    groups = [
-        PruneGroup(
-            names[atom],
-            atom.size,
-            tuple(axes),
-            _per_unit(parameters.values(), atom),
-            _per_unit(products, atom),
-            atom,
-        )
-        for atom, axes in along.items()
-        if _is_prunable(solution, atom, axes)
-    ]
-    frozen = [
-        FrozenAxis(names[atom], atom.size, reason)
-        for atom, axes in along.items()
-        if (reason := solution.algebra.reason(atom)) is not None
-        and any(axis.is_parameter for axis in axes)
-    ]
-    return Groups(tuple(groups), tuple(frozen), attributes, tensors, products, solution)
-
-
-def _tensor_axes(
-    solution: Solution, tensors: Mapping[str, Axes]
-) -> dict[Atom, list[TensorAxis]]:
-    read = {
-        (value.name, dim)
-        for contraction in solution.facts.contractions
-        for value, dim in contraction.operands
-        if value.name is not None
-    }
-    directions = {(value.name, dim) for value, dim in solution.facts.directions}
-    along: dict[Atom, list[TensorAxis]] = {}
-    for name, axes in tensors.items():
-        owner = solution.tensors[name].name
-        is_parameter = name in solution.parameter_names
-        for dim, axis in enumerate(axes):
-            place = TensorAxis(
-                tensor=name,
-                dim=dim,
-                axis=axis,
-                is_read=(owner, dim) in read,
-                is_parameter=is_parameter,
-                is_direction=(owner, dim) in directions,
-            )
-            for atom in dict.fromkeys(atoms(axis)):
-                along.setdefault(atom, []).append(place)
-    return along
-
-
-def _is_prunable(solution: Solution, atom: Atom, axes: Sequence[TensorAxis]) -> bool:
-    on_parameter = any(axis.is_parameter for axis in axes)
-    return on_parameter and atom.size > 1 and solution.algebra.reason(atom) is None
-
-
-def _names(
-    solution: Solution, along: Mapping[Atom, Sequence[TensorAxis]]
-) -> dict[Atom, str]:
-    """Name atoms after the layer that produces them; tell several of one layer apart."""
-    heads = _atoms_of(solution, solution.facts.heads)
-    inside = _atoms_of(solution, solution.facts.inside_heads)
-    base: dict[Atom, str] = {}
-    for atom, axes in along.items():
-        producer = next((axis for axis in axes if not axis.is_read), axes[0])
-        base[atom] = producer.tensor.rpartition(".")[0] or producer.tensor
-    shared: dict[str, list[Atom]] = {}
-    for atom, name in base.items():
-        shared.setdefault(name, []).append(atom)
-    names: dict[Atom, str] = {}
-    for name, same in shared.items():
-        prunable = [atom for atom in same if _is_prunable(solution, atom, along[atom])]
-        for number, atom in enumerate(same):
-            label = "heads" if atom in heads else "inside" if atom in inside else number
-            names[atom] = name if prunable in ([atom], []) else f"{name}:{label}"
-    return names
-
-
-def _atoms_of(solution: Solution, axes: Sequence[Axis]) -> set[Atom]:
-    return {atom for axis in axes for atom in atoms(solution.algebra.resolve(axis))}
-
-
-def _volume(axes: Axes, sizes: Mapping[Atom, int]) -> int:
-    return int(count(tuple(factor for axis in axes for factor in axis), sizes))
-
-
-def _per_unit(everything: object, atom: Atom) -> int:
-    fewer = {atom: atom.size - 1}
-    return sum(_volume(axes, {}) - _volume(axes, fewer) for axes in everything)  # pyright: ignore[reportGeneralTypeIssues]

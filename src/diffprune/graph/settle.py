@@ -14,24 +14,20 @@ from diffprune.graph.sizes import Attribute, Dimension, Source, evaluate, leaves
 from diffprune.graph.solve import Solution
 
 
-def settle(solution: Solution, attributes: dict[Attribute, Axis]) -> None:
-    """Fill `attributes` with the axis each one must follow; freeze what cannot.
-
-    Args:
-        solution: Where the axes are; atoms may be tied and frozen.
-        attributes: Filled in place: the axis whose length an attribute must have.
-    """
-    settler = _Settler(solution, attributes)
+def settle(solution: Solution) -> dict[Attribute, Axis]:
+    """Find the axis each attribute must be as long as; freeze what cannot follow."""
+    settler = _Settler(solution)
     settler.literals()
     settler.bind()
     settler.fixed()
     settler.formulas()
+    return settler.attributes
 
 
 class _Settler:
-    def __init__(self, solution: Solution, attributes: dict[Attribute, Axis]) -> None:
+    def __init__(self, solution: Solution) -> None:
         self.solution = solution
-        self.attributes = attributes
+        self.attributes: dict[Attribute, Axis] = {}
         self.sizes = [trace.sizes for trace in solution.traces]
 
     def literals(self) -> None:
@@ -58,45 +54,52 @@ class _Settler:
 
     def fixed(self) -> None:
         """A width that enters the arithmetic itself would change the result."""
-        noted = (item for log in self.sizes for item in log.fixed.items())
-        for source, why in noted:
-            for leaf in leaves(source):
-                axis = self._axis(leaf)
-                if axis is not None:
-                    self.solution.algebra.freeze(axis, Frozen(why))
+        for source, where in self.solution.facts.numbers:
+            why = f"its length is used as a number: {source}"
+            self._freeze_leaves(source, Frozen(why, where))
+        for source, why in (item for log in self.sizes for item in log.fixed.items()):
+            self._freeze_leaves(source, Frozen(why))
 
     def formulas(self) -> None:
         """Change one width at a time, then all: does every formula keep up?"""
-        uses = [use for use in self.solution.facts.size_uses if use.source is not None]
-        for use in uses:
-            for atom in self._involved(use):
-                if not self._holds(use, {atom: atom.size + 1}):
+        uses = [
+            (use, use.source)
+            for use in self.solution.facts.size_uses
+            if use.source is not None
+        ]
+        for use, source in uses:
+            for atom in self._involved(use, source):
+                if not self._holds(use.axis, source, {atom: atom.size + 1}):
                     self._freeze_atoms([atom], use)
-        for use in uses:
-            changed = {
-                atom: atom.size + n for n, atom in enumerate(self._involved(use), 1)
-            }
-            if changed and not self._holds(use, changed):
+        for use, source in uses:
+            involved = enumerate(self._involved(use, source), 1)
+            changed = {atom: atom.size + n for n, atom in involved}
+            if not self._holds(use.axis, source, changed):
                 self._freeze_atoms(changed, use)
 
-    def _holds(self, use: SizeUse, sizes: dict[Atom, int]) -> bool:
+    def _holds(self, axis: Axis, source: Source, sizes: dict[Atom, int]) -> bool:
         def value(source: Attribute | Dimension) -> int:
-            axis = self._axis(source)
-            if axis is None:
-                return source.value
-            return int(count(self.solution.algebra.resolve(axis), sizes))
+            its_axis = self._axis(source)
+            return source.value if its_axis is None else self._length(its_axis, sizes)
 
-        assert use.source is not None  # noqa: S101 - filtered by the caller
         try:
-            now = evaluate(use.source, value)
+            return evaluate(source, value) == self._length(axis, sizes)
         except ZeroDivisionError:
             return False
-        return now == count(self.solution.algebra.resolve(use.axis), sizes)
 
-    def _involved(self, use: SizeUse) -> list[Atom]:
-        axes = [use.axis, *(self._axis(leaf) for leaf in leaves(use.source or 0))]
+    def _length(self, axis: Axis, sizes: dict[Atom, int]) -> int:
+        return count(self.solution.algebra.resolve(axis), sizes)
+
+    def _involved(self, use: SizeUse, source: Source) -> list[Atom]:
+        axes = [use.axis, *map(self._axis, leaves(source))]
         found = (self.solution.free(axis) for axis in axes if axis is not None)
         return list(dict.fromkeys(atom for some in found for atom in some))
+
+    def _freeze_leaves(self, source: Source, reason: Frozen) -> None:
+        for leaf in leaves(source):
+            axis = self._axis(leaf)
+            if axis is not None:
+                self.solution.algebra.freeze(axis, reason)
 
     def _freeze_atoms(self, found: Iterable[Atom], use: SizeUse) -> None:
         why = (

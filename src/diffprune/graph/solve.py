@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -19,12 +19,11 @@ from diffprune.graph.axes import Algebra, Atom, Axis, atoms
 from diffprune.graph.call import Axes, Call, Facts, Frozen, Value, Where
 from diffprune.graph.rules import RULES, Op, Rule
 from diffprune.graph.rules.pointwise import elementwise
-from diffprune.graph.sizes import LABEL, TOKEN
 from diffprune.graph.trace import Trace
+from diffprune.graph.tracking import labels, token
 
 Environment: TypeAlias = dict[fx.Node, Any]
 
-_SILENT_OPS: Final = ("_assert", "sym_", "_guard", "prim.device")
 _INLINED: Final = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -63,6 +62,11 @@ class Solution:
     def axes(self, value: Value) -> Axes:
         """Axes of a value in terms of final atoms."""
         return tuple(map(self.algebra.resolve, value.axes))
+
+    def parameters(self) -> list[Axes]:
+        """Axes of every parameter; a tied one counts once."""
+        values = dict.fromkeys(self.tensors[name] for name in self.parameter_names)
+        return [self.axes(value) for value in values]
 
     def free(self, axis: Axis) -> list[Atom]:
         """Atoms of the axis that may be cut."""
@@ -112,6 +116,7 @@ class _Run:
     def graph(self, owner: fx.GraphModule, operands: Sequence[Any] | None) -> Any:  # noqa: ANN401 - values as nested as the output is
         env: Environment = {}
         given = iter(operands) if operands is not None else None
+        result = None
         for node in owner.graph.nodes:
             if node.op == "placeholder":
                 env[node] = next(given) if given else self._placeholder(node)
@@ -121,11 +126,10 @@ class _Run:
                 env[node] = self._call(node, env)
             elif node.op == "output":
                 result = fx.map_arg(node.args[0], env.__getitem__)
-                if given is None:
-                    self._freeze_all(_values(result), Frozen("an output of the model"))
-                return result
             self._remember_token(node, env.get(node))
-        raise AssertionError("a graph always has an output")
+        if given is None:
+            self._freeze_all(_values(result), Frozen("an output of the model"))
+        return result
 
     def _placeholder(self, node: fx.Node) -> object:
         if node.name in self.names:
@@ -137,52 +141,47 @@ class _Run:
         return value
 
     def _call(self, node: fx.Node, env: Environment) -> Any:  # noqa: ANN401 - as nested as the op's result
-        args = fx.map_arg(node.args, env.__getitem__)
-        kwargs = fx.map_arg(node.kwargs, env.__getitem__)
+        args: Any = fx.map_arg(node.args, env.__getitem__)
+        kwargs: Any = fx.map_arg(node.kwargs, env.__getitem__)
         if node.target is operator.getitem:
             return args[0][args[1]]
-        name = str(node.target)
-        if any(inlined in name for inlined in _INLINED):
-            position = next(
-                i for i, arg in enumerate(args) if isinstance(arg, fx.GraphModule)
-            )
-            return self.graph(args[position], args[position + 1 :])
+        if any(inlined in str(node.target) for inlined in _INLINED):
+            inside = [isinstance(arg, fx.GraphModule) for arg in args].index(True)
+            return self.graph(args[inside], args[inside + 1 :])
         results = node.meta.get("val")
         if not _tensors(results):
             return results
-        return self._apply(node, args, kwargs, results)
+        outputs = self._apply(node, args, kwargs)
+        return outputs[0] if isinstance(results, Tensor) else outputs
 
     def _apply(
-        self,
-        node: fx.Node,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        results: Any,  # noqa: ANN401
-    ) -> Any:  # noqa: ANN401 - as nested as the op's result
-        call = self._describe(node, results)
-        packet = functional_op(node.target)
-        rule = self._rule(node.target, packet)
+        self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Value, ...]:
+        call = self._describe(node)
+        op = cast("OpOverload", node.target)
+        packet = functional_op(op)
+        rule = self._rule(op, packet)
         outputs = None if rule is None else _obey(rule, call, args, kwargs)
         if outputs is None:
             outputs = self._refuse(call, (args, tuple(kwargs.values())))
-        step = Step(node.target, packet, rule, call, args, kwargs, outputs, node)
+        call.rest_are_numbers()
+        step = Step(op, packet, rule, call, args, kwargs, outputs, node)
         self.solution.steps.append(step)
-        return outputs[0] if isinstance(results, Tensor) else outputs
+        return outputs
 
-    def _rule(self, target: OpOverload, packet: OpOverloadPacket | None) -> Rule | None:
+    def _rule(self, op: OpOverload, packet: OpOverloadPacket | None) -> Rule | None:
         """The rule of the overload, of the op, or the element-wise one."""
-        found = [self.rules[op] for op in (target, packet) if op in self.rules]
-        if found or packet is None:
-            return found[0] if found else None
+        if packet is None:
+            return self.rules.get(op)
         overloads = [getattr(packet, name) for name in packet.overloads()]
         pointwise = any(torch.Tag.pointwise in overload.tags for overload in overloads)
-        return elementwise if pointwise else None
+        default = elementwise if pointwise else None
+        return self.rules.get(op) or self.rules.get(packet, default)
 
     def _refuse(self, call: Call, arguments: object) -> tuple[Value, ...]:
-        packet = call.where.op
         fix = (
-            f"Teach it with `rules={{torch.ops.{packet}: rule}}`, or leave these layers "
-            "out with `freeze=[...]`."
+            f"Teach it with `rules={{torch.ops.{call.where.op}: rule}}`, or leave "
+            "these layers out with `freeze=[...]`."
         )
         outputs = tuple(Value(call.fresh(*shape)) for shape in call.shapes)
         reason = Frozen(
@@ -191,18 +190,18 @@ class _Run:
         self._freeze_all([*_values(arguments), *outputs], reason)
         return outputs
 
-    def _describe(self, node: fx.Node, results: object) -> Call:
+    def _describe(self, node: fx.Node) -> Call:
         stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
         op = re.sub(r"\.(default|Tensor|int|dim)$", "", str(node.target))
         where = Where(op, stack[-1][0], _line(node.meta.get("stack_trace") or ""))
-        shapes = tuple(tuple(tensor.shape) for tensor in _tensors(results))
-        integers = list((node.meta.get("custom") or {}).get(LABEL, ()))
-        return Call(where, shapes, self.solution.algebra, self.solution.facts, integers)
+        shapes = tuple(tuple(result.shape) for result in _tensors(node.meta["val"]))
+        solution = self.solution
+        return Call(where, shapes, solution.algebra, solution.facts, labels(node))
 
     def _remember_token(self, node: fx.Node, value: object) -> None:
-        token = (node.meta.get("custom") or {}).get(TOKEN)
-        if token is not None and isinstance(value, Value):
-            self.solution.tokens[token] = value
+        name = token(node)
+        if name is not None and isinstance(value, Value):
+            self.solution.tokens[name] = value
 
     def _fresh(self, tensor: Tensor) -> Axes:
         return tuple(self.solution.algebra.fresh(length) for length in tensor.shape)

@@ -5,18 +5,20 @@ module paths on every node, and the origin of integers from `sizes`.
 """
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
+from torch._dynamo.eval_frame import OptimizedModule
 from torch.export.graph_signature import InputKind
 from torch.nn.parallel import DistributedDataParallel
 
 from diffprune.errors import ArgumentError, TraceError
-from diffprune.graph.sizes import SizeLog, tracked_sizes
+from diffprune.graph.sizes import SizeLog
+from diffprune.graph.tracking import tracked_sizes
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
 
@@ -46,7 +48,7 @@ def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, An
 
 
 @contextmanager
-def mode(model: nn.Module, *, training: bool) -> Iterator[None]:
+def mode(model: nn.Module, *, training: bool) -> Generator[None]:
     """Put every module in train or eval mode, and back as it was."""
     before = {module: module.training for module in model.modules()}
     model.train(training)
@@ -79,37 +81,38 @@ def check_plain(model: nn.Module) -> None:
     """Refuse wrappers and meta tensors, naming what to pass instead."""
     if isinstance(model, DistributedDataParallel | nn.DataParallel):
         raise ArgumentError(
-            f"the model is wrapped in {type(model).__name__}, whose buckets know the old "
-            "shapes.\nPass the module inside it: `model.module`, and wrap the result."
+            f"the model is wrapped in {type(model).__name__}, which knows its shapes.\n"
+            "Pass the module inside it, `model.module`, and wrap the result again."
         )
-    if isinstance(model, torch._dynamo.OptimizedModule):  # noqa: SLF001 - no public name
+    if isinstance(model, OptimizedModule):
         raise ArgumentError(
             "the model was made by `torch.compile`, whose code is for the old shapes.\n"
-            "Pass the module it was made from: `model._orig_mod`, and compile the result."
+            "Pass the module inside it, `model._orig_mod`, and compile the result."
         )
     on_meta = [name for name, p in model.named_parameters() if p.is_meta]
     if on_meta:
         raise ArgumentError(
             f"`{on_meta[0]}` is on the meta device and has no values to keep.\n"
-            "Materialise the model first: `model.to_empty(device=...)`, then load weights."
+            "First give it some: `model.to_empty(device=...)`, then load the weights."
         )
 
 
 def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
     args, kwargs = call_arguments(inputs)
     run = "train" if training else "eval"
-    with mode(model, training=training), tracked_sizes(model, run) as log:
-        try:
-            with warnings.catch_warnings(), torch.no_grad():
-                warnings.simplefilter(
-                    "ignore"
-                )  # about exporting, which nobody asked for
-                exported = torch.export.export(model, args, kwargs, strict=False)
-        except Exception as error:
-            failure = error
-        else:
-            return _read(exported, log)
-    raise _explain(model, args, kwargs, failure) from failure
+    try:
+        with (
+            mode(model, training=training),
+            tracked_sizes(model, run) as log,
+            warnings.catch_warnings(),
+            torch.no_grad(),
+        ):
+            # About exporting, which nobody asked for.
+            warnings.simplefilter("ignore")
+            exported = torch.export.export(model, args, kwargs, strict=False)
+    except Exception as error:
+        raise _explain(model, args, kwargs, error) from error
+    return _read(exported, log)
 
 
 def _read(exported: torch.export.ExportedProgram, log: SizeLog) -> Trace:
@@ -132,13 +135,13 @@ def _explain(
         except Exception as error:  # noqa: BLE001 - whatever the model raises is the news
             return ArgumentError(
                 f"the model does not accept the example inputs: "
-                f"{type(error).__name__}: {error}\nPass a tensor, a tuple of positional "
-                "arguments, or a dict of keyword arguments that `model` can be called with."
+                f"{type(error).__name__}: {error}\nPass a tensor, a tuple of "
+                "positional arguments, or a dict of keyword arguments that it takes."
             )
     return TraceError(
         f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n"
-        "Its forward probably branches on the values of a tensor. Prune the parts that do "
-        "not: call diffprune on the submodules with their own example inputs."
+        "Its forward probably branches on the values of a tensor. Prune the submodules "
+        "that do not, with their own example inputs."
     )
 
 

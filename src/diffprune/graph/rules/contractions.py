@@ -136,32 +136,38 @@ def einsum(
 ) -> Axes:
     """Each letter is one axis; a letter missing on the right is summed over."""
     left, _, right = equation.replace(" ", "").partition("->")
-    if (
-        "." in equation
-        or not right
-        or any(len(set(t)) < len(t) for t in left.split(","))
-    ):
-        for operand in operands:
-            for axis in operand.axes:
-                call.freeze(
-                    axis, "this form of einsum is not followed", "Name each axis."
-                )
+    terms = left.split(",")
+    if "." in equation or not right or any(len(set(t)) < len(t) for t in terms):
+        for axis in (axis for operand in operands for axis in operand.axes):
+            call.freeze(axis, "this form of einsum is not followed", "Name each axis.")
         return call.fresh(*call.shape)
-    found: dict[str, tuple[Value, int]] = {}
-    for term, operand in zip(left.split(","), operands, strict=True):
-        for dim, letter in enumerate(term):
-            if letter not in found or not found[letter][0].axes[found[letter][1]]:
-                found[letter] = (operand, dim)
-                if letter not in right and left.count(letter) == 1:
-                    call.reduce(operand, dim)
-            elif operand.axes[dim] and letter not in right:
-                call.contract(*found[letter], operand, dim)
-            elif operand.axes[dim]:
-                value, other = found[letter]
-                call.unify(value.axes[other], operand.axes[dim])
-    axes = {letter: value.axes[dim] for letter, (value, dim) in found.items()}
+    places = _places(terms, operands)
+    for letter, same in places.items():
+        (x, dim), *others = same
+        if letter not in right and not others:
+            call.reduce(x, dim)
+        for y, other in others:
+            if letter in right:
+                call.unify(x.axes[dim], y.axes[other])
+            else:
+                call.contract(x, dim, y, other)
+    axes = {letter: same[0][0].axes[same[0][1]] for letter, same in places.items()}
     call.multiply_adds(*axes.values())
     return tuple(axes[letter] for letter in right)
+
+
+def _places(
+    terms: Sequence[str], operands: Sequence[Value]
+) -> dict[str, list[tuple[Value, int]]]:
+    """Where each letter stands; a broadcast axis of length one does not count."""
+    places: dict[str, list[tuple[Value, int]]] = {}
+    for term, operand in zip(terms, operands, strict=True):
+        for dim, letter in enumerate(term):
+            places.setdefault(letter, []).append((operand, dim))
+    return {
+        letter: [(x, dim) for x, dim in same if x.axes[dim]] or same[:1]
+        for letter, same in places.items()
+    }
 
 
 RULES: Final[Mapping[Op, Rule]] = {

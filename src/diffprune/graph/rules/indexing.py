@@ -1,6 +1,7 @@
 """Rules for ops that pick parts of an axis: slices, splits, look-ups."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 import torch
@@ -41,7 +42,7 @@ def slice_(
         call.freeze(x.axes[dim], _PICKED)
         return _replace(x, dim, call.algebra.fresh(call.shape[dim]))
     bounds = [0, *sorted({first, last} - {0, length}), length]
-    lengths = [b - a for a, b in zip(bounds, bounds[1:], strict=False)]
+    lengths = [after - before for before, after in pairwise(bounds)]
     segments = call.cut(x.axes[dim], lengths)
     chosen = bounds.index(first)
     _require_bounds(call, segments, chosen, (start, end))
@@ -105,6 +106,20 @@ def chunk(call: Call, x: Value, chunks: int, dim: int = 0) -> list[Axes]:
     """A number of equal segments."""
     del chunks
     return [_replace(x, dim, segment) for segment in _equal_segments(call, x, dim)]
+
+
+def tensor_split(
+    call: Call, x: Value, where: int | Sequence[int], dim: int = 0
+) -> list[Axes]:
+    """A number of equal segments, or segments between given positions."""
+    if isinstance(where, int):
+        return chunk(call, x, where, dim)
+    lengths = [shape[dim] for shape in call.shapes]
+    segments = call.cut(x.axes[dim], lengths)
+    call.require(where[0], segments[0])
+    for segment in segments[1 : len(where)]:
+        call.freeze(segment, "the positions it is split at fix its width")
+    return [_replace(x, dim, segment) for segment in segments]
 
 
 def _equal_segments(call: Call, x: Value, dim: int) -> Axes:
@@ -173,7 +188,8 @@ RULES: Final[Mapping[Op, Rule]] = {
     aten.select: select,
     aten.unbind: unbind,
     aten.split: split,
-    **dict.fromkeys((aten.chunk, aten.tensor_split), chunk),
+    aten.chunk: chunk,
+    aten.tensor_split: tensor_split,
     aten.split_with_sizes: split_with_sizes,
     aten.embedding: embedding,
     aten.index_select: index_select,

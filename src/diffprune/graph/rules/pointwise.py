@@ -46,18 +46,18 @@ def glu(call: Call, x: Value, dim: int = -1) -> Axes:
 
 _SAME = (
     aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout,
-    aten.native_dropout, aten.clone, aten.contiguous, aten.detach, aten.detach_, aten.alias,
-    aten.to, aten._to_copy, aten.type_as, aten.lift_fresh_copy, aten.zeros_like,
-    aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like, aten.randn_like,
-    aten.fill, aten.zero, aten.bernoulli, aten.rrelu, aten.nan_to_num,
+    aten.native_dropout, aten.clone, aten.contiguous, aten.detach, aten.detach_,
+    aten.alias, aten.to, aten._to_copy, aten.type_as, aten.lift_fresh_copy,
+    aten.zeros_like, aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like,
+    aten.randn_like, aten.fill, aten.zero, aten.bernoulli, aten.rrelu, aten.nan_to_num,
     aten._assert_tensor_metadata,
 )  # fmt: skip
 _ELEMENTWISE = (
     aten.relu6, aten.selu, aten.mish, aten.hardswish, aten.hardsigmoid, aten.softplus,
     aten.log_sigmoid, aten.threshold, aten.gelu, aten.silu, aten.elu, aten.celu,
-    aten.hardtanh, aten.leaky_relu, aten.square, aten.hardshrink,
-    aten.softshrink, aten.where, aten.masked_fill, aten.copy, aten.addcmul, aten.addcdiv,
-    aten.lerp, aten.rsub, aten.true_divide, aten.div, aten.fmod, aten.remainder,
+    aten.hardtanh, aten.leaky_relu, aten.square, aten.hardshrink, aten.softshrink,
+    aten.where, aten.masked_fill, aten.copy, aten.addcmul, aten.addcdiv, aten.lerp,
+    aten.rsub, aten.true_divide, aten.div, aten.fmod, aten.remainder,
 )  # fmt: skip
 
 RULES: Final[Mapping[Op, Rule]] = {

@@ -11,13 +11,10 @@ from diffprune.graph.rules._types import Anything, Op, Rule
 aten = torch.ops.aten
 
 
-def _dims(x: Value, dim: object) -> list[int]:
-    count = len(x.axes)
+def _dims(x: Value, dim: int | Sequence[int] | None) -> list[int]:
     if dim is None or dim == []:
-        return list(range(count))
-    chosen = [dim] if isinstance(dim, int) else dim
-    assert isinstance(chosen, Sequence)  # noqa: S101 - by the op's schema
-    return [d % count for d in chosen]
+        return list(range(len(x.axes)))
+    return [d % len(x.axes) for d in ([dim] if isinstance(dim, int) else dim)]
 
 
 def _without(x: Value, dims: Sequence[int], *, keepdim: bool) -> Axes:
@@ -31,7 +28,7 @@ def total(
     x: Value,
     dim: Anything = None,
     keepdim: bool = False,
-    **_more: Anything,  # noqa: FBT001, FBT002 - the op's own signature
+    **_more: Anything,
 ) -> Axes:
     """Sum over axes: what is zero adds nothing."""
     dims = _dims(x, dim)
@@ -46,7 +43,7 @@ def norm(
     order: Anything = 2,
     dim: Anything = None,
     keepdim: bool = False,
-    **_more: Anything,  # noqa: E501, FBT001, FBT002 - the op's own signature
+    **_more: Anything,
 ) -> Axes:
     """Norm over axes: what is zero adds nothing, for positive orders."""
     if not isinstance(order, int | float) or order <= 0:

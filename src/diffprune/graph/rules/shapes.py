@@ -108,6 +108,38 @@ def cat(call: Call, values: Sequence[Value], dim: int = 0) -> Axes:
     return tuple(call.algebra.resolve(axis) for axis in out)
 
 
+def hstack(call: Call, values: Sequence[Value]) -> Axes:
+    """Laid end to end along the second axis, or the only one."""
+    flat = [_at_least(value, 1) for value in values]
+    return cat(call, flat, 0 if len(flat[0].axes) == 1 else 1)
+
+
+def vstack(call: Call, values: Sequence[Value]) -> Axes:
+    """Laid end to end along the first of two or more axes."""
+    return cat(call, [_at_least(value, 2) for value in values], 0)
+
+
+def dstack(call: Call, values: Sequence[Value]) -> Axes:
+    """Laid end to end along the third axis; vectors run along the second."""
+    return cat(call, [_at_least(value, 3) for value in values], 2)
+
+
+def column_stack(call: Call, values: Sequence[Value]) -> Axes:
+    """Vectors become columns, which are laid side by side."""
+    columns = [
+        v if len(v.axes) > 1 else Value((*_at_least(v, 1).axes, ())) for v in values
+    ]
+    return cat(call, columns, 1)
+
+
+def _at_least(value: Value, dims: int) -> Value:
+    """The value with axes of length one added, as `torch.atleast_3d` and such do."""
+    axes = value.axes or ((),)
+    if len(axes) == 1 and dims > 1:
+        axes = ((), *axes)
+    return Value((*axes, *((),) * (dims - len(axes))))
+
+
 def stack(call: Call, values: Sequence[Value], dim: int = 0) -> Axes:
     """A new axis along `dim`; all others are shared."""
     for value in values[1:]:
@@ -221,6 +253,10 @@ RULES: Final[Mapping[Op, Rule]] = {
     aten.squeeze: squeeze,
     aten.unsqueeze: unsqueeze,
     **dict.fromkeys((aten.cat, aten.concat, aten.concatenate), cat),
+    aten.hstack: hstack,
+    **dict.fromkeys((aten.vstack, aten.row_stack), vstack),
+    aten.dstack: dstack,
+    aten.column_stack: column_stack,
     aten.stack: stack,
     aten.expand: expand,
     aten.expand_as: expand_as,

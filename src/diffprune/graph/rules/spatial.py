@@ -50,6 +50,18 @@ def grid_sample(call: Call, x: Value, grid: Value, *_args: Anything) -> Axes:
     return (*x.axes[:2], *grid.axes[1:-1])
 
 
+def affine_grid(
+    call: Call, transforms: Value, shape: Sequence[int], *_args: Anything
+) -> Axes:
+    """Places to look pixels up at; how many channels the image has does not matter."""
+    call.require(shape[0], transforms.axes[0])
+    call.integers.clear()
+    out = (transforms.axes[0], *call.fresh(*call.shape[1:]))
+    for axis in (*transforms.axes[1:], *out[1:]):
+        call.freeze(axis, SPATIAL)
+    return out
+
+
 def unfold(call: Call, x: Value, kernel: Sequence[int], *_args: Anything) -> Axes:
     """y[n, (c k l), p] = patches of x[n, c, h, w]."""
     for axis in x.axes[2:]:
@@ -68,12 +80,13 @@ _RESAMPLE = (
     aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_nearest_exact1d,
     aten._upsample_nearest_exact2d, aten._upsample_bilinear2d_aa,
     aten._upsample_bicubic2d_aa, aten.adaptive_max_pool1d, aten.adaptive_max_pool2d,
-    aten.adaptive_max_pool3d, aten.max_pool1d_with_indices, aten.max_pool2d_with_indices,
-    aten.max_pool3d_with_indices,
+    aten.adaptive_max_pool3d, aten.max_pool1d_with_indices,
+    aten.max_pool2d_with_indices, aten.max_pool3d_with_indices,
 )  # fmt: skip
 RULES: Final[Mapping[Op, Rule]] = {
     **dict.fromkeys(_RESAMPLE, resample),
     **dict.fromkeys((aten.pad, aten.constant_pad_nd), pad),
     aten.grid_sampler: grid_sample,
+    aten.affine_grid_generator: affine_grid,
     aten.im2col: unfold,
 }
