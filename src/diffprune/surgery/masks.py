@@ -45,7 +45,7 @@ def checked(
     for name, mask in keep.items():
         _check_mask(groups[name], mask)
         score = _score(groups[name], (scores or {}).get(name))
-        width = max(min_units, _round_up(int(mask.sum()), round_to))
+        width = _round_up(max(min_units, int(mask.sum())), round_to)
         widened[name] = widen(mask.cpu(), width, score)
     return widened
 
