@@ -1,0 +1,190 @@
+"""Cut thousands of random networks: is each exact, or refused with a reason?
+
+    PYTHONPATH=tests python -m benchmarks.generated --stop 20000
+
+Writes results/generated/record.json after every hundred networks, so that an honest
+count is there at any time; started again at the same commit it goes on from there.
+"""
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import subprocess
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diffprune.errors import DiffpruneError
+from diffprune.graph import Groups, find_groups
+from diffprune.surgery import mask, removal
+from generator import random_network
+
+ROOT = Path(__file__).parent.parent
+RECORD = ROOT / "results" / "generated" / "record.json"
+CHUNK = 100
+TOLERANCE = 1e-10
+KEPT = 0.6
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one network."""
+
+    seed: int
+    verdict: str
+    groups: int = 0
+    reason: str = ""
+
+
+@dataclass
+class Tally:
+    """What became of the networks so far."""
+
+    start: int
+    stop: int
+    commit: str
+    done: int = 0
+    verdicts: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(
+            ("exact", "refused", "wrong", "crashed"), 0
+        )
+    )
+    groups: int = 0
+    without_groups: int = 0
+    others: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Count them; remember each that is not exact."""
+        for outcome in outcomes:
+            self.done += 1
+            self.verdicts[outcome.verdict] += 1
+            self.groups += outcome.groups
+            if outcome.verdict != "exact":
+                self.others.append(asdict(outcome))
+            elif not outcome.groups:
+                self.without_groups += 1
+
+
+def check(seed: int) -> Outcome:
+    """Cut all groups of one random network at random and compare the outputs."""
+    model, x = random_network(seed)
+    try:
+        groups = find_groups(model, x)
+        keep = random_masks(groups, seed)
+        small = removal(model, x, groups, keep).model
+    except DiffpruneError as error:
+        return Outcome(seed, "refused", reason=_reason(error))
+    except Exception as error:  # noqa: BLE001 - crashes are what this looks for
+        return Outcome(seed, "crashed", reason=_reason(error))
+    same = is_equal(small, mask(model, groups, keep), x)
+    return Outcome(seed, "exact" if same else "wrong", len(groups))
+
+
+def random_masks(groups: Groups, seed: int) -> dict[str, Tensor]:
+    """For each group a mask that keeps some of the units, and at least one."""
+    draw = torch.Generator().manual_seed(seed)
+    masks = {g.name: torch.rand(g.size, generator=draw) < KEPT for g in groups}
+    for kept in masks.values():
+        kept[torch.randint(len(kept), (1,), generator=draw)] = True
+    return masks
+
+
+def is_equal(small: nn.Module, masked: nn.Module, x: Tensor) -> bool:
+    """Whether both compute the same, by our own comparison and not the library's."""
+    with torch.no_grad():
+        difference = (small(x) - masked(x)).abs().max()
+    return bool(difference <= TOLERANCE)
+
+
+def run(tally: Tally, record: Path, processes: int) -> None:
+    """Check what is missing, a chunk at a time, and write the count after each."""
+    first = range(tally.start + tally.done, tally.stop, CHUNK)
+    chunks = [range(at, min(at + CHUNK, tally.stop)) for at in first]
+    # Workers are replaced now and then: tracing leaks a little memory.
+    with ProcessPoolExecutor(
+        processes, get_context("spawn"), _prepare, max_tasks_per_child=10
+    ) as pool:
+        for outcomes in pool.map(_check_all, chunks):
+            tally.add(outcomes)
+            write(tally, record)
+            print(
+                f"{tally.done} of {tally.stop - tally.start}: {tally.verdicts}",
+                flush=True,
+            )
+
+
+def write(tally: Tally, record: Path) -> None:
+    """Replace the record in one step, so that it is never half written."""
+    command = f"PYTHONPATH=tests python -m benchmarks.generated --stop {tally.stop}"
+    data = {
+        "command": command + (f" --start {tally.start}" if tally.start else ""),
+        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "tolerance": TOLERANCE,
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("diffprune", "torch")},
+        },
+        "reasons": Counter(other["reason"] for other in tally.others),
+        **asdict(tally),
+    }
+    record.parent.mkdir(parents=True, exist_ok=True)
+    draft = record.with_suffix(".part")
+    draft.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    draft.replace(record)
+
+
+def resume(start: int, stop: int, record: Path) -> Tally:
+    """The count of an earlier run over the same seeds at the same commit, or zero."""
+    fresh = Tally(start, stop, _commit())
+    if not record.exists():
+        return fresh
+    data = json.loads(record.read_text(encoding="utf-8"))
+    if (data["start"], data["commit"]) != (fresh.start, fresh.commit):
+        return fresh
+    return Tally(**{name: data[name] for name in vars(fresh)} | {"stop": stop})
+
+
+def _check_all(seeds: range) -> list[Outcome]:
+    return [check(seed) for seed in seeds]
+
+
+def _prepare() -> None:
+    os.nice(10)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    return subprocess.check_output(command, cwd=ROOT, text=True).strip()  # noqa: S603 - no outside input
+
+
+def main(arguments: Mapping[str, Any]) -> None:
+    """Run what the command line asks for."""
+    record = arguments["record"]
+    tally = resume(arguments["start"], arguments["stop"], record)
+    run(tally, record, arguments["processes"])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--start", type=int, default=0, help="first seed")
+    parser.add_argument("--stop", type=int, default=20_000, help="one after the last")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--record", type=Path, default=RECORD)
+    main(vars(parser.parse_args()))
