@@ -26,3 +26,7 @@ class TraceError(DiffpruneError, RuntimeError):
 
 class RemovalError(DiffpruneError, RuntimeError):
     """A removal that would change what the model computes; nothing was changed."""
+
+
+class FinishedError(DiffpruneError, RuntimeError):
+    """A pruner that has already been finalized."""

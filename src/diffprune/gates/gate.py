@@ -49,6 +49,8 @@ class Gate(nn.Module):
     threshold: Float[Tensor, "#units"]
     background: Float[Tensor, ""]
     index: Int[Tensor, "..."] | None
+    select: Int[Tensor, " width"] | None
+    present: Int[Tensor, " width"] | None
     raw_sharpness: Float[Tensor, ""]
     log_noise_var: Float[Tensor, ""] | None
 
@@ -83,6 +85,8 @@ class Gate(nn.Module):
         rate = None if dropout is None else math.log(dropout / (1 - dropout))
         self._state("log_noise_var", rate, learned=learn_dropout)
         self.register_buffer("index", index)
+        self.register_buffer("select", None)
+        self.register_buffer("present", None)
         self.register_buffer("background", torch.tensor(-torch.inf))
         # Just below the weakest unit: training starts from the whole model.
         weakest = F.activate(self.logits.detach(), u, self.background).min()
@@ -97,8 +101,13 @@ class Gate(nn.Module):
 
     @property
     def size(self) -> int:
-        """Number of units still physically present."""
+        """Number of units the gate still decides about."""
         return self.logits.numel()
+
+    @property
+    def width(self) -> int:
+        """Number of units the gated data still has; unread ones may be gone from it."""
+        return self.size if self.present is None else self.present.numel()
 
     @property
     def sharpness(self) -> Float[Tensor, ""]:
@@ -110,7 +119,12 @@ class Gate(nn.Module):
         values = self.values()
         if self.index is not None:
             values = values.gather(0, self.index.flatten()).view(self.index.shape)
-        checks.check_input(x, values, self.dim)
+        if self.present is not None:  # open units whose data nobody reads any more
+            values = values[self.present]
+        if self.select is not None:  # the input still has units that the gate lost
+            x = x.index_select(self.dim, self.select)
+        if not torch.compiler.is_exporting():
+            checks.check_input(x, values, self.dim)
         return multiply(x, values, self.dim)
 
     def values(self) -> Float[Tensor, " units"]:

@@ -99,7 +99,7 @@ class Spreading(Generic[MaskT]):
         for value in changed:
             shared = self._sharing.setdefault(value, [value])
             if replaces_first(step.op) and value is step.args[0]:
-                shared.remove(value)
+                shared[:] = [other for other in shared if other is not value]
             for other in shared:
                 self._known[other] = _all([self.of(other), silence])
         views = [value for value in viewed(*arguments) if isinstance(value, Value)]
@@ -188,9 +188,11 @@ def _attention(s: Spreading[MaskT], step: Step) -> Mapping[Atom, MaskT]:
 
 
 def _recurrent(s: Spreading[MaskT], step: Step) -> Mapping[Atom, MaskT]:
-    weights = [v for arg in step.args if isinstance(arg, list | tuple) for v in arg]
-    rows = [s.along(v, 0) for v in weights if isinstance(v, Value) and v.name]
-    return _all(rows) if rows else {}
+    """Silent where the rows of all weights are, and the state was."""
+    states = 2 if step.packet in {aten.lstm, aten.lstm_cell} else 1
+    _, *read = step.inputs
+    rows = [s.along(weight, 0) for weight in read[states:]]
+    return _all([*map(s.of, read[:states]), *rows])
 
 
 def _pad(s: Spreading[MaskT], step: Step) -> Mapping[Atom, MaskT]:
@@ -267,8 +269,7 @@ _BY_RULE: Final[Mapping[Rule | None, Spread]] = {
     indexing.embedding: _embedding,
     spatial.pad: _pad,
     attention.scaled_dot_product_attention: _attention,
-    recurrent.lstm: _recurrent,
-    recurrent.gru: _recurrent,
+    **dict.fromkeys(recurrent.RULES.values(), _recurrent),
 }
 _BY_OP: Final[Mapping[object, Spread]] = {
     aten.mul: _product,

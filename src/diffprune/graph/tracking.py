@@ -62,8 +62,12 @@ class SizeTracker(TorchFunctionMode):
             return functools.reduce(
                 operator.mul, self._track_shape(args[0], args[0].shape), 1
             )
+        if func is Tensor.__len__:
+            self._fix(args[0], 0, "its length is used as a number: len(...)")
         if func is F.multi_head_attention_forward:
-            self._fix_widths(args[:3])
+            for tensor in args[:3]:
+                why = "nn.MultiheadAttention computes the size of its heads from it"
+                self._fix(tensor, -1, why)
         integers = list(_integers((args, kwargs)))
         if any(isinstance(value, TrackedInt) for value in integers):
             made = islice(reversed(graph.nodes), len(graph.nodes) - before)
@@ -87,13 +91,11 @@ class SizeTracker(TorchFunctionMode):
                 if isinstance(number, TrackedInt):
                     number.used_as_number(number)
 
-    def _fix_widths(self, tensors: tuple[Tensor, ...]) -> None:
-        """Note widths that this function checks where no tracker sees it."""
-        for tensor in tensors:
-            (width,) = self._track_shape(tensor, tensor.shape)[-1:]
-            if isinstance(width, TrackedInt):
-                why = "nn.MultiheadAttention computes the size of its heads from it"
-                self.log.fixed[width.source] = why
+    def _fix(self, tensor: Tensor, dim: int, why: str) -> None:
+        """Note a length that was read where no tracker sees it."""
+        length = self._track_shape(tensor, tensor.shape)[dim]
+        if isinstance(length, TrackedInt):
+            self.log.fixed[length.source] = why
 
     def _track_shape(self, x: Tensor, out: Any, dim: int | None = None) -> Any:  # noqa: ANN401 - an int or a Size
         node = _node(x)

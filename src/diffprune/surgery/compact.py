@@ -93,7 +93,7 @@ def _bury_(
     dead = {group.atom: torch.zeros(group.size, dtype=torch.bool) for group in groups}
     while True:
         silencer = Silencer(groups.solution, zero_slices(model))
-        now = dead_units(groups, silencer)
+        now = dead_units(dead, silencer)
         _zero_(model, groups, now)
         changed = any(bool((now[atom] & ~dead[atom]).any()) for atom in dead)
         dead = {atom: dead[atom] | now[atom] for atom in dead}
@@ -134,7 +134,10 @@ def _fold_(
         if found and units.any():
             constant[group.atom] = units.nonzero().flatten().tolist()
             read[group.atom] = list(found)
-            axes |= {name: groups.solution.algebra.resolve(c.axis) for name, c in found.items()}
+            axes |= {
+                name: groups.solution.algebra.resolve(c.axis)
+                for name, c in found.items()
+            }
     if not axes:
         return False
     watched = watch(model, axes, inputs)

@@ -4,19 +4,19 @@ A unit is dead if at every sum over its axis one of the factors is zero: nobody 
 it, or nothing is written to it. It is *constant* if it does not depend on the input.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import reduce
 
 import torch
 from torch import Tensor, nn
 
 from diffprune._typing import Bool
-from diffprune.graph import Groups
 from diffprune.graph.axes import Atom, atoms
 from diffprune.graph.call import Value
 from diffprune.graph.rules import contractions
 from diffprune.graph.silence import Silence, Silencer
 from diffprune.graph.solve import Solution, Step
+from diffprune.graph.spread import Spreading
 
 Units = Mapping[Atom, Bool[Tensor, " units"]]
 
@@ -47,14 +47,15 @@ class ZeroSlices:
         return (zero.amin(others) if others else zero).cpu()
 
 
-def dead_units(groups: Groups, silencer: Silencer) -> dict[Atom, Bool[Tensor, " units"]]:
-    """Units that can go without anybody noticing, for every group."""
-    found = {
-        group.atom: torch.ones(group.size, dtype=torch.bool) for group in groups
-    }
-    for contraction in groups.solution.facts.contractions:
-        silences = [silencer.along(value, dim) for value, dim in contraction.operands]
-        axis = groups.solution.algebra.resolve(contraction.axis)
+def dead_units(
+    candidates: Iterable[Atom], silence: Spreading[Tensor]
+) -> dict[Atom, Bool[Tensor, " units"]]:
+    """Units that can go without anybody noticing, for each of these atoms."""
+    solution = silence.solution
+    found = {atom: torch.ones(atom.size, dtype=torch.bool) for atom in candidates}
+    for contraction in solution.facts.contractions:
+        silences = [silence.along(value, dim) for value, dim in contraction.operands]
+        axis = solution.algebra.resolve(contraction.axis)
         for atom in set(atoms(axis)) & found.keys():
             found[atom] &= _somewhere(silences, atom)
     return found

@@ -34,6 +34,21 @@ def gru(
     return [out, hidden]
 
 
+def lstm_cell(
+    call: Call, x: Value, states: Sequence[Value], *weights: Value | None
+) -> list[Axes]:
+    """One step of `lstm`."""
+    call.unify(states[0].axes[-1], states[1].axes[-1])
+    return [cell(call, x, states[0], *weights)] * 2
+
+
+def cell(call: Call, x: Value, state: Value, *weights: Value | None) -> Axes:
+    """One step of the others: the state goes in and comes out."""
+    given = [weight for weight in weights if weight is not None]
+    _cell(call, x, state.axes[-1], given)
+    return state.axes
+
+
 def _layers(
     call: Call,
     x: Value,
@@ -50,8 +65,8 @@ def _layers(
     inputs, directions = x, 2 if bidirectional else 1
     for start in range(0, len(weights), per_cell * directions):
         layer = weights[start : start + per_cell * directions]
-        for cell in range(0, len(layer), per_cell):
-            _cell(call, inputs, units, layer[cell : cell + per_cell])
+        for first in range(0, len(layer), per_cell):
+            _cell(call, inputs, units, layer[first : first + per_cell])
         both: Axis = (Cat((units,) * 2),) if bidirectional else units
         inputs = Value((*x.axes[:-1], call.algebra.resolve(both)))
     return inputs.axes, state.axes
@@ -89,4 +104,6 @@ def _refuse(
 RULES: Final[Mapping[Op, Rule]] = {
     aten.lstm: lstm,
     **dict.fromkeys((aten.gru, aten.rnn_tanh, aten.rnn_relu), gru),
+    aten.lstm_cell: lstm_cell,
+    **dict.fromkeys((aten.gru_cell, aten.rnn_tanh_cell, aten.rnn_relu_cell), cell),
 }

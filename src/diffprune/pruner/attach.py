@@ -1,0 +1,215 @@
+"""Choose what the gate of each group multiplies, and hook it up. Knows no training.
+
+A closed gate must make every sum over its group blind to the unit. Where a parameter is
+one factor of the sum, that parameter is gated. Where two activations meet (queries and
+keys), the gate goes to what produces one of them, after any normalisation.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from diffprune._typing import Bool
+from diffprune.gates import Gate
+from diffprune.graph import Groups, PruneGroup
+from diffprune.graph.axes import Atom, Axis, atoms
+from diffprune.graph.call import Contraction, Value
+from diffprune.graph.spread import Spreading
+from diffprune.pruner.sites import NAME, Gating, Place, Swap, make_factor
+from diffprune.surgery.apply import named_tensors
+
+Target: TypeAlias = tuple[str, int]
+Units: TypeAlias = Bool[Tensor, " units"]
+
+
+def attach_(
+    model: nn.Module, groups: Groups, gates: Mapping[str, Gate]
+) -> Gating:
+    """Gate a model in place.
+
+    Args:
+        model: Keeps its class and the names of its parameters.
+        groups: Its groups.
+        gates: A gate for each group to prune, by group name.
+    """
+    gating = Gating({key(name): gate for name, gate in gates.items()})
+    for name in gates:
+        for tensor, dim in targets(groups, groups[name]):
+            if key(tensor) not in gating.factors:
+                gating.factors[key(tensor)] = nn.ModuleList()
+            axis = groups.tensors[tensor][dim]
+            factor = make_factor(key(name), dim, axis, groups[name].atom)
+            gating.factors[key(tensor)].append(factor)  # pyright: ignore[reportCallIssue] - a ModuleList
+    model.add_module(NAME, gating)
+    _hook_(model, groups, gating)
+    return gating
+
+
+def key(name: str) -> str:
+    """A name that a `ModuleDict` accepts."""
+    return name.replace(".", "/")
+
+
+@final
+class Attached:
+    """Gates that diffprune put on the groups of a model."""
+
+    def __init__(
+        self, model: nn.Module, groups: Groups, gates: Mapping[str, Gate]
+    ) -> None:
+        attach_(model, groups, gates)
+        self.units = {name: groups[name] for name in gates}
+
+    def gates(self, model: nn.Module) -> dict[str, Gate]:
+        """The gates of the model, or of a copy of it, by group name."""
+        return {name: gating_of(model).gate(key(name)) for name in self.units}
+
+    def needed(
+        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
+    ) -> dict[Atom, Units]:
+        """Units that have to stay when these are closed for good."""
+        del model, groups
+        return {self.units[name].atom: ~units for name, units in closed.items()}
+
+    def cut_(
+        self,
+        model: nn.Module,
+        groups: Groups,
+        needed: Mapping[Atom, Units],
+        closed: Mapping[str, Units],
+    ) -> dict[str, Units]:
+        """Forget units in the gates of the model; say which are left where."""
+        del groups, closed
+        kept = {name: needed[unit.atom] for name, unit in self.units.items()}
+        return keep_(self.gates(model), kept)
+
+    def refresh_(self, model: nn.Module, groups: Groups) -> None:
+        """Spread the gates anew, after the groups were resized."""
+        gating = gating_of(model)
+        for site in gating.factors:
+            for factor in gating.factors_of(site):
+                axis = groups.tensors[site.replace("/", ".")][factor.dim]
+                atom = self.units[factor.gate.replace("/", ".")].atom
+                fresh = make_factor(factor.gate, factor.dim, axis, atom)
+                factor.numbers = fresh.to(gating.gate(factor.gate).logits.device).numbers
+
+    @torch.no_grad()
+    def finish_(self, model: nn.Module, groups: Groups) -> None:
+        """Multiply the gates into the parameters and leave the model alone."""
+        del groups
+        gating, tensors = gating_of(model), named_tensors(model)
+        for site in gating.factors:
+            parameter = tensors[site.replace("/", ".")]
+            parameter.copy_(gating.gated(site, parameter))
+        for handle in gating.handles:
+            handle.remove()
+        del model._modules[NAME]  # noqa: SLF001 - the counterpart of add_module
+
+
+def keep_(gates: Mapping[str, Gate], kept: Mapping[str, Units]) -> dict[str, Units]:
+    """Cut the gates that lose units; return what these keep."""
+    cut = {name: units for name, units in kept.items() if not units.all()}
+    for name, units in cut.items():
+        gates[name].keep_(units.to(gates[name].logits.device))
+    return cut
+
+
+def gating_of(model: nn.Module) -> Gating:
+    """The gates that were attached to a model."""
+    gating = model._modules[NAME]  # noqa: SLF001 - no attribute of the user's
+    assert isinstance(gating, Gating)  # noqa: S101 - nobody else uses the name
+    return gating
+
+
+def targets(groups: Groups, group: PruneGroup) -> list[Target]:
+    """The parameters, with the dimension, that the gate of a group multiplies."""
+    solution, chosen, bare = groups.solution, dict[Target, None](), list[Contraction]()
+    for contraction in solution.facts.contractions:
+        if group.atom not in set(atoms(solution.algebra.resolve(contraction.axis))):
+            continue
+        named = [
+            (value.name, dim)
+            for value, dim in contraction.operands
+            if value.name in solution.parameter_names
+        ]
+        if named:
+            chosen[str(named[-1][0]), named[-1][1]] = None
+        else:
+            bare.append(contraction)
+    for contraction in bare:
+        chosen.update(dict.fromkeys(_upstream(groups, group, contraction, chosen)))
+    return list(chosen)
+
+
+def _upstream(
+    groups: Groups, group: PruneGroup, blind: Contraction, chosen: Iterable[Target]
+) -> set[Target]:
+    """Parameters to gate, the latest first, until a sum of activations is blind."""
+    gated = set(chosen)
+    for produced in [set[Target](), *_producers(groups, group)]:
+        gated |= produced
+        if _is_blind(groups, group, blind, gated):
+            return gated
+    raise AssertionError("a group that nothing can silence is never found")
+
+
+def _producers(groups: Groups, group: PruneGroup) -> list[set[Target]]:
+    unread = {(place.tensor, place.dim) for place in group.axes if not place.is_read}
+    found = [
+        {(v.name, dim) for v in step.inputs if v.name for dim in range(len(v.axes))}
+        for step in reversed(groups.solution.steps)
+    ]
+    return [targets & unread for targets in found if targets & unread]
+
+
+def _is_blind(
+    groups: Groups, group: PruneGroup, contraction: Contraction, gated: set[Target]
+) -> bool:
+    def evidence(name: str, dim: int, axis: Axis) -> Mapping[Atom, bool]:
+        return dict.fromkeys(atoms(axis), (name, dim) in gated)
+
+    silence = Spreading(groups.solution, evidence, lambda _: True)
+    operands = contraction.operands
+    return any(silence.along(v, dim).get(group.atom, False) for v, dim in operands)
+
+
+def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
+    swaps: dict[str, Swap] = {}
+    for site in gating.factors:
+        value = groups.solution.tensors[site.replace("/", ".")]
+        swap = swaps.setdefault(_runs_in(groups, value), Swap(gating))
+        for name, other in groups.solution.tensors.items():
+            if other is value:
+                path, _, attribute = name.rpartition(".")
+                swap.places.append(Place(model.get_submodule(path), attribute, site))
+    gating.handles = [
+        model.register_forward_pre_hook(gating.open_forward, prepend=True),
+        *(
+            handle
+            for path, swap in swaps.items()
+            for handle in _around(model.get_submodule(path), swap)
+        ),
+        model.register_forward_hook(gating.close_forward, always_call=True),
+    ]
+
+
+def _around(module: nn.Module, swap: Swap) -> Sequence[RemovableHandle]:
+    return (
+        module.register_forward_pre_hook(swap.enter),
+        module.register_forward_hook(swap.leave, always_call=True),
+    )
+
+
+def _runs_in(groups: Groups, value: Value) -> str:
+    """The innermost module during whose forward a parameter is always used."""
+    paths = [
+        step.call.where.module.split(".") if step.call.where.module else []
+        for step in groups.solution.steps
+        if value in step.inputs
+    ]
+    common = os.path.commonprefix(paths)
+    return ".".join(common)

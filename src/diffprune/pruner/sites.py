@@ -1,0 +1,156 @@
+"""Where gates multiply in a model that was written without them.
+
+`W (a * z) = (W * z) a`: gating a unit is scaling what reads it, and a weight is usually
+smaller than the activations it meets. So the gate of a group multiplies every parameter
+that sums over the group. While a layer runs, its parameter is swapped for the gated one
+and put back after: names, classes and `state_dict` stay the user's own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from diffprune._typing import Float
+from diffprune.gates import Gate
+from diffprune.graph.axes import Atom, Axis
+from diffprune.graph.silence import unit_numbers
+
+NAME = "_diffprune_gates"
+
+
+@final
+class Factor(nn.Module):
+    """The values of one gate, spread along one dimension of a parameter.
+
+    Args:
+        gate: Key of the gate.
+        dim: The dimension they multiply.
+        numbers: For each element of that dimension its unit, -1 where it has none;
+            omitted when the elements are the units.
+    """
+
+    numbers: Tensor | None
+
+    def __init__(self, gate: str, dim: int, numbers: Tensor | None) -> None:
+        super().__init__()
+        self.gate, self.dim = gate, dim
+        self.register_buffer("numbers", numbers, persistent=False)
+
+    def forward(self, values: Float[Tensor, " units"], ndim: int) -> Float[Tensor, "..."]:
+        """Return the factor, shaped to multiply a tensor of `ndim` dimensions."""
+        if self.numbers is not None:
+            spread = values[self.numbers.clamp(min=0)]
+            values = spread.where(self.numbers >= 0, 1.0)
+        return values.view(-1, *(1,) * (ndim - 1 - self.dim))
+
+
+def make_factor(gate: str, dim: int, axis: Axis, atom: Atom) -> Factor:
+    """Spread a gate over the elements of an axis that its atom is a part of."""
+    return Factor(gate, dim, None if axis == (atom,) else unit_numbers(axis, atom))
+
+
+@final
+class Gating(nn.Module):
+    """All gates of a model, what they multiply, and their values during one forward.
+
+    A submodule of the model, so that gates move, copy, train and save with it.
+    """
+
+    def __init__(self, gates: Mapping[str, Gate]) -> None:
+        super().__init__()
+        self.gates = nn.ModuleDict(gates)
+        self.factors = nn.ModuleDict()
+        self.handles: list[RemovableHandle] = []
+        self._values: dict[str, Tensor] | None = None
+
+    def open_forward(self, *_args: object) -> None:
+        """Begin a forward pass of the whole model: every gate is evaluated once."""
+        self._values = {}
+
+    def close_forward(self, *_args: object) -> None:
+        """End it."""
+        self._values = None
+
+    def values(self, key: str) -> Float[Tensor, " units"]:
+        """Values of a gate, the same at every place within one forward pass."""
+        if self._values is None:
+            return self.gate(key).values()
+        if key not in self._values:
+            self._values[key] = self.gate(key).values()
+        return self._values[key]
+
+    def gate(self, key: str) -> Gate:
+        """One of the gates."""
+        gate = self.gates[key]
+        assert isinstance(gate, Gate)  # noqa: S101 - by construction
+        return gate
+
+    def factors_of(self, site: str) -> list[Factor]:
+        """What multiplies the parameter of a site."""
+        return [factor for factor in self.factors[site] if isinstance(factor, Factor)]  # pyright: ignore[reportGeneralTypeIssues] - a ModuleList
+
+    def gated(self, site: str, tensor: Tensor) -> Tensor:
+        """Multiply a parameter by all factors of its site."""
+        for factor in self.factors_of(site):
+            tensor = tensor * factor(self.values(factor.gate), tensor.ndim).to(tensor)
+        return tensor
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the model keeps a gated parameter."""
+
+    owner: nn.Module
+    name: str
+    site: str
+
+
+class Swap:
+    """Hooks around the forward of one module, inside which parameters are gated.
+
+    A linear layer that meets fewer activations than it has weights gets gated
+    activations instead: the same product, at the cheaper side.
+    """
+
+    def __init__(self, gating: Gating) -> None:
+        self.gating = gating
+        self.places: list[Place] = []
+        self._originals: list[tuple[Place, Tensor]] = []
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Before the module runs: its parameters are gated."""
+        if self._is_cheaper_outside(module, args):
+            (factor,) = self.gating.factors_of(self.places[0].site)
+            scale = self.gating.values(factor.gate)
+            scale = factor(scale, ndim=2).view(-1)
+            return (args[0] * scale.to(args[0]), *args[1:])
+        for place in self.places:
+            original = place.owner._parameters[place.name]  # noqa: SLF001 - swapped, not set
+            assert original is not None  # noqa: S101 - only existing ones are gated
+            self._originals.append((place, original))
+            _put(place, self.gating.gated(place.site, original))
+        return None
+
+    def leave(self, *_args: object) -> None:
+        """After the module ran, or failed: it has its own parameters again."""
+        while self._originals:
+            _put(*self._originals.pop())
+
+    def _is_cheaper_outside(self, module: nn.Module, args: tuple[Any, ...]) -> bool:
+        if not isinstance(module, nn.Linear) or len(self.places) != 1 or len(args) != 1:
+            return False
+        factors = self.gating.factors_of(self.places[0].site)
+        reads = [factor.dim for factor in factors] == [1]
+        return reads and args[0].numel() < module.weight.numel()
+
+
+def _put(place: Place, tensor: Tensor) -> None:
+    owner = place.owner
+    owner._parameters[place.name] = tensor  # noqa: SLF001  # pyright: ignore[reportArgumentType] - a gated tensor is no Parameter, on purpose
+    if isinstance(owner, nn.RNNBase):
+        position = owner._flat_weights_names.index(place.name)  # noqa: SLF001
+        owner._flat_weights[position] = tensor  # noqa: SLF001 - a second list of weights

@@ -1,0 +1,84 @@
+"""Let an optimizer follow parameters that were cut. Knows no optimizer by name.
+
+Whatever an optimizer remembers per element of a parameter has the parameter's shape, or
+that shape with some dimensions reduced to one; it is cut in the same places. Scalars
+stay. Anything else cannot be followed, and is refused before anything is touched.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from diffprune.errors import ArgumentError
+from diffprune.surgery.apply import select
+from diffprune.surgery.plan import Indices
+
+
+@dataclass(frozen=True)
+class Move:
+    """A parameter, what took its place, and which indices of it survived."""
+
+    old: nn.Parameter
+    new: nn.Parameter
+    dims: Mapping[int, Indices]
+
+
+def check_can_follow(
+    optimizer: Optimizer, cut: Sequence[tuple[str, nn.Parameter]]
+) -> None:
+    """Refuse, by name, parameters that the optimizer lacks or remembers oddly."""
+    held = {p for group in optimizer.param_groups for p in group["params"]}
+    for name, parameter in cut:
+        if parameter not in held and parameter.requires_grad:
+            raise ArgumentError(
+                f"the optimizer does not hold `{name}`, which is about to be cut.\n"
+                "Build it from all parameters: "
+                "`torch.optim.Adam(pruner.parameter_groups(lr=...))`."
+            )
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor) and not _follows(value, parameter):
+                raise ArgumentError(
+                    f"{type(optimizer).__name__} keeps `{key}` of shape "
+                    f"{tuple(value.shape)} for `{name}` of shape "
+                    f"{tuple(parameter.shape)}: diffprune cannot tell how to cut it.\n"
+                    "Use an optimizer whose state has the shape of its parameters."
+                )
+
+
+def follow_(optimizer: Optimizer, moves: Sequence[Move]) -> None:
+    """Put the new parameters in place of the old, with the state of what survived."""
+    by_old = {move.old: move for move in moves}
+    for group in optimizer.param_groups:
+        group["params"] = [
+            by_old[p].new if p in by_old else p for p in group["params"]
+        ]
+    for move in moves:
+        if move.old in optimizer.state:
+            state = optimizer.state.pop(move.old)
+            optimizer.state[move.new] = {
+                key: _cut(value, move) if isinstance(value, Tensor) else value
+                for key, value in state.items()
+            }
+
+
+def _follows(state: Tensor, parameter: Tensor) -> bool:
+    if state.numel() == 1:
+        return True
+    pairs = zip(state.shape, parameter.shape, strict=False)
+    return state.ndim == parameter.ndim and all(n in (1, full) for n, full in pairs)
+
+
+@torch.no_grad()
+def _cut(state: Tensor, move: Move) -> Tensor:
+    if state.numel() == 1 and state.shape != move.old.shape:
+        return state
+    dims = {
+        dim: kept
+        for dim, kept in move.dims.items()
+        if state.shape[dim] == move.old.shape[dim]
+    }
+    cut = select(state, dims)
+    return cut
