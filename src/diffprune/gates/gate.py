@@ -132,40 +132,40 @@ class Gate(nn.Module):
         values = transform(
             self._sample(),
             self.u,
-            _precise(self.background),
-            _precise(self.threshold),
-            _precise(self.sharpness).neg().exp(),
+            precise(self.background),
+            precise(self.threshold),
+            precise(self.sharpness).neg().exp(),
             min_open=self.min_open,
         )
         return values.to(self.logits.dtype)
 
     def _sample(self) -> Float[Tensor, " units"]:
-        logits = _precise(self.logits)
+        logits = precise(self.logits)
         if not self.training:
             return logits
         if self.base is not None:
             return self.base(logits).rsample()
         if self.log_noise_var is not None:
-            noise_std = torch.exp(_precise(self.log_noise_var) / 2)
+            noise_std = torch.exp(precise(self.log_noise_var) / 2)
             return logits * (1 + noise_std * torch.randn_like(logits))
         return logits
 
     @torch.no_grad()
     def is_open(self) -> Bool[Tensor, " units"]:
         """Which units are open, noise aside."""
-        logits = _precise(self.logits)
-        activation = F.activate(logits, self.u, _precise(self.background))
-        threshold = _precise(self.threshold)
+        logits = precise(self.logits)
+        activation = F.activate(logits, self.u, precise(self.background))
+        threshold = precise(self.threshold)
         return is_open(logits, activation, self.u, threshold, min_open=self.min_open)
 
     def prob_open(self) -> Float[Tensor, " units"]:
         """P(z > 0), differentiable; a constant one for units that the floor holds."""
-        log_odds = F.log_odds(_precise(self.logits), self.u, _precise(self.background))
-        margin = F.margin(log_odds, _precise(self.threshold))
+        log_odds = F.log_odds(precise(self.logits), self.u, precise(self.background))
+        margin = F.margin(log_odds, precise(self.threshold))
         if self.base is None:
             probability = F.open_probability(margin, self.sigma)
         else:
-            logits = _precise(self.logits)
+            logits = precise(self.logits)
             probability = prob_above(self.base(logits), logits - margin, logits)
         held = torch.zeros_like(margin, dtype=torch.bool)
         held = held.scatter(-1, largest(log_odds.detach(), self.min_open), value=True)
@@ -222,6 +222,6 @@ class Gate(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def _precise(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+def precise(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """At least single precision: in bfloat16 the margin of a new gate rounds away."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -19,7 +19,7 @@ from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom, Axis, atoms
 from diffprune.graph.call import Contraction, Value
 from diffprune.graph.spread import Spreading
-from diffprune.pruner.sites import NAME, Gating, Place, Swap, make_factor
+from diffprune.pruner.sites import NAME, Factor, Gating, Place, Swap
 from diffprune.surgery.apply import named_tensors
 
 Target: TypeAlias = tuple[str, int]
@@ -42,9 +42,9 @@ def attach_(
             if key(tensor) not in gating.factors:
                 gating.factors[key(tensor)] = nn.ModuleList()
             axis = groups.tensors[tensor][dim]
-            factor = make_factor(key(name), dim, axis, groups[name].atom)
+            factor = Factor(key(name), dim, axis, groups[name].atom)
             gating.factors[key(tensor)].append(factor)  # pyright: ignore[reportCallIssue] - a ModuleList
-    model.add_module(NAME, gating)
+    _home(model, gating).add_module(NAME, gating)
     _hook_(model, groups, gating)
     return gating
 
@@ -94,8 +94,7 @@ class Attached:
             for factor in gating.factors_of(site):
                 axis = groups.tensors[site.replace("/", ".")][factor.dim]
                 atom = self.units[factor.gate.replace("/", ".")].atom
-                fresh = make_factor(factor.gate, factor.dim, axis, atom)
-                factor.numbers = fresh.to(gating.gate(factor.gate).logits.device).numbers
+                factor.spread_(axis, atom)
 
     @torch.no_grad()
     def finish_(self, model: nn.Module, groups: Groups) -> None:
@@ -107,7 +106,8 @@ class Attached:
             parameter.copy_(gating.gated(site, parameter))
         for handle in gating.handles:
             handle.remove()
-        del model._modules[NAME]  # noqa: SLF001 - the counterpart of add_module
+        for module in model.modules():
+            module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
 
 
 def keep_(gates: Mapping[str, Gate], kept: Mapping[str, Units]) -> dict[str, Units]:
@@ -120,9 +120,20 @@ def keep_(gates: Mapping[str, Gate], kept: Mapping[str, Units]) -> dict[str, Uni
 
 def gating_of(model: nn.Module) -> Gating:
     """The gates that were attached to a model."""
-    gating = model._modules[NAME]  # noqa: SLF001 - no attribute of the user's
-    assert isinstance(gating, Gating)  # noqa: S101 - nobody else uses the name
-    return gating
+    return next(module for module in model.modules() if isinstance(module, Gating))
+
+
+def _home(model: nn.Module, gating: Gating) -> nn.Module:
+    """A layer of the model for the gates to live in.
+
+    Not the model itself: it may be a container that calls all its children.
+    """
+    for site in gating.factors:
+        path = site.replace("/", ".").rpartition(".")[0]
+        layer = model.get_submodule(path.partition(".parametrizations")[0])
+        if not isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+            return layer
+    return model
 
 
 def targets(groups: Groups, group: PruneGroup) -> list[Target]:

@@ -17,6 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 from diffprune._typing import Bool, Float
 from diffprune.errors import ArgumentError, FinishedError
 from diffprune.gates import Gate
+from diffprune.gates.bank import is_plain, pooled_penalty
 from diffprune.graph import Groups, PruneGroup, find_groups
 from diffprune.graph.axes import Atom
 from diffprune.graph.rules import Op, Rule
@@ -117,15 +118,11 @@ class Pruner(Generic[ModuleT]):
             if own
             else Attached(model, self.groups, _make_gates(self.groups, strength, gate, model))
         )
+        self.gates: dict[str, Gate] = self._gated.gates(model)
         check_patterns(strength, list(self._gated.units))
         self._kept = {n: list(range(gate.size)) for n, gate in self.gates.items()}
         self.dense = self.shape()
         self._strengths = self._compute_strengths()
-
-    @property
-    def gates(self) -> dict[str, Gate]:
-        """The gates, by the name of their group, or of their module if placed."""
-        return self._gated.gates(self.model)
 
     def parameter_groups(
         self,
@@ -142,11 +139,16 @@ class Pruner(Generic[ModuleT]):
     def penalty(self) -> Float[Tensor, ""]:
         """What open units cost: the expected number of them, by strength."""
         self._check_running()
+        plain = {name: gate for name, gate in self.gates.items() if is_plain(gate)}
         costs = [
             gate.prob_open().sum() * self._strengths[name]
             for name, gate in self.gates.items()
+            if name not in plain
         ]
-        return torch.stack(costs).sum()
+        if plain:
+            strengths = [self._strengths[name] for name in plain]
+            costs.append(pooled_penalty(list(plain.values()), strengths))
+        return costs[0] if len(costs) == 1 else torch.stack(costs).sum()
 
     def add_copy(self, model: nn.Module) -> None:
         """Cut this copy of the model too: a moving average, a teacher.

@@ -16,7 +16,8 @@ from torch.utils.hooks import RemovableHandle
 
 from diffprune._typing import Float
 from diffprune.gates import Gate
-from diffprune.graph.axes import Atom, Axis
+from diffprune.gates.bank import is_plain, pooled_values
+from diffprune.graph.axes import Atom, Axis, atoms, size
 from diffprune.graph.silence import unit_numbers
 
 NAME = "_diffprune_gates"
@@ -29,28 +30,35 @@ class Factor(nn.Module):
     Args:
         gate: Key of the gate.
         dim: The dimension they multiply.
-        numbers: For each element of that dimension its unit, -1 where it has none;
-            omitted when the elements are the units.
+        axis: What the dimension is made of.
+        atom: The factor of the axis whose units are gated.
     """
 
     numbers: Tensor | None
 
-    def __init__(self, gate: str, dim: int, numbers: Tensor | None) -> None:
+    def __init__(self, gate: str, dim: int, axis: Axis, atom: Atom) -> None:
         super().__init__()
         self.gate, self.dim = gate, dim
-        self.register_buffer("numbers", numbers, persistent=False)
+        self.register_buffer("numbers", None, persistent=False)
+        self.spread_(axis, atom)
+
+    def spread_(self, axis: Axis, atom: Atom) -> None:
+        """Lay the values out along an axis of new widths."""
+        position = axis.index(atom) if atom in axis else None
+        is_product = position is not None and list(atoms(axis)).count(atom) == 1
+        self.outer = size(axis[:position]) if is_product else 1
+        self.inner = size(axis[position + 1 :]) if is_product else 1
+        device = None if self.numbers is None else self.numbers.device
+        self.numbers = None if is_product else unit_numbers(axis, atom).to(device)
 
     def forward(self, values: Float[Tensor, " units"], ndim: int) -> Float[Tensor, "..."]:
         """Return the factor, shaped to multiply a tensor of `ndim` dimensions."""
         if self.numbers is not None:
             spread = values[self.numbers.clamp(min=0)]
             values = spread.where(self.numbers >= 0, 1.0)
-        return values.view(-1, *(1,) * (ndim - 1 - self.dim))
-
-
-def make_factor(gate: str, dim: int, axis: Axis, atom: Atom) -> Factor:
-    """Spread a gate over the elements of an axis that its atom is a part of."""
-    return Factor(gate, dim, None if axis == (atom,) else unit_numbers(axis, atom))
+        elif self.outer > 1 or self.inner > 1:
+            values = values[None, :, None].expand(self.outer, -1, self.inner)
+        return values.reshape(-1, *(1,) * (ndim - 1 - self.dim))
 
 
 @final
@@ -77,11 +85,18 @@ class Gating(nn.Module):
 
     def values(self, key: str) -> Float[Tensor, " units"]:
         """Values of a gate, the same at every place within one forward pass."""
-        if self._values is None:
+        if self._values is None or torch.compiler.is_compiling():
             return self.gate(key).values()
-        if key not in self._values:
-            self._values[key] = self.gate(key).values()
+        if not self._values:
+            self._values = self._evaluate()
         return self._values[key]
+
+    def _evaluate(self) -> dict[str, Float[Tensor, " units"]]:
+        gates = {key: self.gate(key) for key in self.gates}
+        plain = [key for key, gate in gates.items() if is_plain(gate)]
+        pooled = pooled_values([gates[key] for key in plain]) if plain else []
+        alone = {key: g.values() for key, g in gates.items() if key not in plain}
+        return {**dict(zip(plain, pooled, strict=True)), **alone}
 
     def gate(self, key: str) -> Gate:
         """One of the gates."""

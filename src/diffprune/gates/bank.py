@@ -1,0 +1,151 @@
+"""Many gates evaluated as one vector. Knows no model; the numbers are the gates' own.
+
+A network has dozens of gates of a few dozen units each. One by one, every gate costs
+some twenty tiny kernels per step; laid end to end, all of them cost as much as one.
+Only plain gates are pooled: independent units, no noise, one threshold.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from diffprune._typing import Bool, Float, Int
+from diffprune.gates.gate import Gate, precise
+
+Context = Any  # torch gives it no better type
+
+
+def is_plain(gate: Gate) -> bool:
+    """Whether a gate can be evaluated together with others."""
+    is_noisy = gate.log_noise_var is not None or gate.base is not None
+    return gate.u == "sigmoid" and not is_noisy and gate.threshold.ndim == 0
+
+
+def pooled_values(gates: Sequence[Gate]) -> list[Float[Tensor, " units"]]:
+    """`gate.values()` of plain gates, all at once."""
+    sizes = [gate.size for gate in gates]
+    logits = precise(torch.cat([gate.logits for gate in gates]))
+    raw = precise(torch.stack([gate.raw_sharpness for gate in gates]))
+    with torch.no_grad():
+        owner = _owner(sizes, logits.device)
+        open_now = _open(gates, logits.detach(), owner)
+    apply: Any = _Values.apply
+    values: Tensor = apply(logits, raw, open_now, owner)
+    return list(values.to(gates[0].logits.dtype).split(sizes))
+
+
+def pooled_penalty(
+    gates: Sequence[Gate], strengths: Sequence[float]
+) -> Float[Tensor, ""]:
+    """Sum of `strength * gate.prob_open().sum()` over plain gates, all at once."""
+    sizes = [gate.size for gate in gates]
+    logits = precise(torch.cat([gate.logits for gate in gates]))
+    with torch.no_grad():
+        owner = _owner(sizes, logits.device)
+        thresholds = torch.stack([gate.threshold for gate in gates]).to(logits).logit()
+        margin = logits.detach() - thresholds[owner]
+        strength = logits.new_tensor(strengths)[owner]
+        sigma = logits.new_tensor([gate.sigma for gate in gates])
+        scaled = margin / sigma[owner]
+        counts = _sums((margin > 0).to(logits), owner, len(gates))
+        held = _held(gates, counts, owner)
+        free = strength if held is None else strength.masked_fill(held, 0.0)
+        constant = (strength - free).sum()
+    apply: Any = _Penalty.apply
+    return apply(logits, scaled, free, free / sigma[owner], constant)
+
+
+def _owner(sizes: Sequence[int], device: torch.device) -> Int[Tensor, " all"]:
+    numbers = torch.arange(len(sizes), device=device)
+    return numbers.repeat_interleave(torch.tensor(sizes, device=device))
+
+
+def _sums(
+    x: Tensor, owner: Int[Tensor, " all"], gates: int
+) -> Float[Tensor, " gates"]:
+    return x.new_zeros(gates).index_add_(0, owner, x)
+
+
+def _open(
+    gates: Sequence[Gate], logits: Float[Tensor, " all"], owner: Int[Tensor, " all"]
+) -> Float[Tensor, " all"]:
+    """One where a unit is open, else zero; gates with few of them are asked themselves."""
+    thresholds = torch.stack([gate.threshold for gate in gates]).to(logits)
+    open_now = (logits.sigmoid() > thresholds[owner]).to(logits)
+    counts = _sums(open_now, owner, len(gates)).tolist()
+    for number, gate in enumerate(gates):
+        if counts[number] < gate.min_open:
+            open_now[owner == number] = gate.is_open().to(logits)
+    return open_now
+
+
+def _held(
+    gates: Sequence[Gate], counts: Float[Tensor, " gates"], owner: Int[Tensor, " all"]
+) -> Bool[Tensor, " all"] | None:
+    """Units that the floor of their gate does not allow to close."""
+    at_floor = [n for n, c in enumerate(counts.tolist()) if c <= gates[n].min_open]
+    if not at_floor:
+        return None
+    held = torch.zeros(owner.shape, dtype=torch.bool, device=owner.device)
+    for number in at_floor:
+        held[owner == number] = gates[number].is_open()
+    return held
+
+
+class _Values(torch.autograd.Function):
+    """Deviations from the mean of the open units, per gate, around one."""
+
+    @staticmethod
+    def forward(
+        ctx: Context, logits: Tensor, raw: Tensor, is_open: Tensor, owner: Tensor
+    ) -> Tensor:
+        activation = logits.sigmoid()
+        counts = _sums(is_open, owner, len(raw)).clamp(min=1)
+        deviation = _centred(activation, is_open, counts, owner)
+        spread = raw.abs().neg().exp()
+        ctx.save_for_backward(activation, is_open, counts, deviation, spread, raw, owner)
+        return torch.addcmul(is_open, deviation, spread[owner])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride] - the one output's gradient
+        activation, is_open, counts, deviation, spread, raw, owner = ctx.saved_tensors
+        scaled = grad * spread[owner]
+        slope = activation * (1 - activation)
+        of_logits = _centred(scaled, is_open, counts, owner) * slope
+        # Sharpness is |raw|; at zero its slope counts as that of negative numbers.
+        of_raw = _sums(scaled * deviation, owner, len(raw)) * torch.where(raw > 0, -1, 1)
+        return of_logits, of_raw, None, None
+
+
+def _centred(x: Tensor, is_open: Tensor, counts: Tensor, owner: Tensor) -> Tensor:
+    kept = x * is_open
+    mean = _sums(kept, owner, len(counts)) / counts
+    return torch.addcmul(kept, mean[owner], is_open, value=-1)
+
+
+class _Penalty(torch.autograd.Function):
+    """Strength times the normal distribution function of the margin, summed."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0913 - everything is computed by the caller
+        ctx: Context,
+        logits: Tensor,
+        scaled: Tensor,
+        strength: Tensor,
+        slope: Tensor,
+        constant: Tensor,
+    ) -> Tensor:
+        del logits
+        ctx.save_for_backward(scaled, slope)
+        return (torch.special.ndtr(scaled) * strength).sum() + constant
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride] - the one output's gradient
+        scaled, slope = ctx.saved_tensors
+        density = torch.exp(-0.5 * scaled.square()) * (slope * (2 * torch.pi) ** -0.5)
+        return grad * density, None, None, None, None
