@@ -78,22 +78,32 @@ def _names(
     solution: Solution, along: Mapping[Atom, Sequence[TensorAxis]]
 ) -> dict[Atom, str]:
     """Name atoms after the layer that makes them; tell several of one layer apart."""
-    heads = _atoms_of(solution, solution.facts.heads)
-    inside = _atoms_of(solution, solution.facts.inside_heads)
-    base: dict[Atom, str] = {}
+    shared: dict[str, list[Atom]] = {}
     for atom, axes in along.items():
         producer = next((axis for axis in axes if not axis.is_read), axes[0])
-        base[atom] = producer.tensor.rpartition(".")[0] or producer.tensor
-    shared: dict[str, list[Atom]] = {}
-    for atom, name in base.items():
-        shared.setdefault(name, []).append(atom)
+        layer = producer.tensor.rpartition(".")[0] or producer.tensor
+        shared.setdefault(layer, []).append(atom)
+    roles = {
+        **dict.fromkeys(_atoms_of(solution, solution.facts.inside_heads), "inside"),
+        **dict.fromkeys(_atoms_of(solution, solution.facts.heads), "heads"),
+    }
     names: dict[Atom, str] = {}
-    for name, same in shared.items():
+    for layer, same in shared.items():
         prunable = [atom for atom in same if _is_prunable(solution, atom, along[atom])]
-        for number, atom in enumerate(same):
-            label = "heads" if atom in heads else "inside" if atom in inside else number
-            names[atom] = name if prunable in ([atom], []) else f"{name}:{label}"
+        labels = _labels(same, roles)
+        for atom in same:
+            alone = prunable in ([atom], [])
+            names[atom] = layer if alone else f"{layer}:{labels[atom]}"
     return names
+
+
+def _labels(same: Sequence[Atom], roles: Mapping[Atom, str]) -> dict[Atom, str]:
+    """The role of an atom in its layer, or its number if it has none of its own."""
+    labels: dict[Atom, str] = {}
+    for number, atom in enumerate(same):
+        role = roles.get(atom, str(number))
+        labels[atom] = str(number) if role in labels.values() else role
+    return labels
 
 
 def _atoms_of(solution: Solution, axes: Sequence[Axis]) -> set[Atom]:

@@ -122,6 +122,9 @@ def _arithmetic(
 class TrackedInt(int):
     """An integer that knows where it was read.
 
+    Its one blind spot is a float on the left, as in `1.0 / n`: Python then asks the
+    float alone. What that could break is caught when a removal verifies itself.
+
     Args:
         value: Its value.
         source: Where it was read, or how it was computed.

@@ -4,6 +4,7 @@ Traces with `torch.export` (non-strict): high-level ops, parameters by name, sha
 module paths on every node, and the origin of integers from `sizes`.
 """
 
+import logging
 import warnings
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.export.graph_signature import InputKind
+from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import UninitializedParameter
 
 from diffprune.errors import ArgumentError, TraceError
 from diffprune.graph.sizes import SizeLog
@@ -89,6 +92,12 @@ def check_plain(model: nn.Module) -> None:
             "the model was made by `torch.compile`, whose code is for the old shapes.\n"
             "Pass the module inside it, `model._orig_mod`, and compile the result."
         )
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, UninitializedParameter):
+            raise ArgumentError(
+                f"`{name}` has no shape yet: its layer is lazy.\n"
+                "Call the model once on example inputs before looking for groups."
+            )
     on_meta = [name for name, p in model.named_parameters() if p.is_meta]
     if on_meta:
         raise ArgumentError(
@@ -104,15 +113,26 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
         with (
             mode(model, training=training),
             tracked_sizes(model, run) as log,
-            warnings.catch_warnings(),
+            _quiet(),
             torch.no_grad(),
         ):
-            # About exporting, which nobody asked for.
-            warnings.simplefilter("ignore")
             exported = torch.export.export(model, args, kwargs, strict=False)
     except Exception as error:
         raise _explain(model, args, kwargs, error) from error
     return _read(exported, log)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Say nothing about exporting, which nobody asked for; failures are explained."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def _read(exported: torch.export.ExportedProgram, log: SizeLog) -> Trace:
@@ -129,9 +149,10 @@ def _explain(
     model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], failure: Exception
 ) -> Exception:
     """Say whether the inputs or the control flow is to blame."""
+    copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with mode(model, training=False), torch.no_grad():
         try:
-            model(*args, **kwargs)
+            functional_call(model, copies, args, kwargs)
         except Exception as error:  # noqa: BLE001 - whatever the model raises is the news
             return ArgumentError(
                 f"the model does not accept the example inputs: "

@@ -1,0 +1,130 @@
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import diffprune.graph.find as module
+from diffprune import find_groups
+from diffprune.errors import UnknownNameError
+from diffprune.graph.trace import trace
+from zoo import ZOO
+
+
+def chain():
+    layers = [nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 7), nn.ReLU(), nn.Linear(7, 3)]
+    return nn.Sequential(*layers)
+
+
+def names(groups):
+    return [group.name for group in groups]
+
+
+def test_layers_are_frozen_by_name_pattern_or_tensor():
+    x = torch.rand(2, 4)
+    assert names(find_groups(chain(), x, freeze=["0"])) == ["2"]
+    assert names(find_groups(chain(), x, freeze=["2.bias"])) == ["0"]
+    assert names(find_groups(chain(), x, freeze=["*"])) == []
+
+
+def test_the_reason_names_the_pattern():
+    frozen = find_groups(chain(), torch.rand(2, 4), freeze=["[02]"]).frozen
+    assert {str(axis.reason) for axis in frozen if axis.size in {5, 7}} == {
+        "asked for with freeze='[02]'"
+    }
+
+
+def test_a_near_miss_is_corrected():
+    model = nn.Sequential()
+    model.add_module("encoder", nn.Linear(4, 5))
+    model.add_module("decoder", nn.Linear(5, 3))
+    with pytest.raises(UnknownNameError, match=r"`encodr`. Did you mean `encoder`"):
+        find_groups(model, torch.rand(2, 4), freeze=["encodr"])
+
+
+def test_a_far_miss_is_an_error_too():
+    with pytest.raises(UnknownNameError, match="no layer matches `zzz`"):
+        find_groups(chain(), torch.rand(2, 4), freeze=["zzz"])
+
+
+@pytest.mark.parametrize(
+    ("heads", "found"), [("both", {6, 4}), ("whole", {4}), ("inside", {6})]
+)
+def test_attention_loses_heads_units_inside_or_both(heads, found):
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = 4
+            self.qk, self.v = nn.Linear(9, 48), nn.Linear(9, 24)
+            self.out = nn.Linear(24, 9)
+
+        def forward(self, x):
+            *batch, _ = x.shape
+            q, k = self.qk(x).view(*batch, 2, self.heads, -1).unbind(2)
+            v = self.v(x).view(*batch, self.heads, -1).transpose(1, 2)
+            scores = q.transpose(1, 2) @ k.transpose(1, 2).mT
+            return self.out((scores @ v).transpose(1, 2).flatten(2))
+
+    groups = find_groups(Attention(), torch.rand(2, 3, 9), heads=heads)
+    sizes = {group.size for group in groups if "v" in group.name or "qk" in group.name}
+    assert sizes == found
+
+
+def test_parameters_that_nothing_reads_are_frozen():
+    model = chain()
+    model[0].unused = nn.Parameter(torch.ones(6))
+    frozen = find_groups(model, torch.rand(2, 4)).frozen
+    (unread,) = [axis for axis in frozen if axis.size == 6]
+    assert str(unread) == "0:2 (6 units): not read for these inputs"
+
+
+class Residual(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.stem, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(depth))
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = x + block(x).relu()
+        return self.head(x)
+
+
+def analysis_seconds(monkeypatch, depth):
+    model, x = Residual(depth), torch.rand(2, 3)
+    traces = trace(model, x)
+    monkeypatch.setattr(module, "trace", lambda *_: traces)
+    start = time.process_time()
+    groups = find_groups(model, x)
+    assert len(groups["stem"].axes) == 2 + 3 * depth + 1
+    return time.process_time() - start
+
+
+def test_the_time_is_linear_in_the_depth(monkeypatch):
+    analysis_seconds(monkeypatch, 10)
+    short = min(analysis_seconds(monkeypatch, 25) for _ in range(3))
+    assert analysis_seconds(monkeypatch, 200) < 2.5 * 8 * short
+
+
+@pytest.mark.slow
+def test_a_thousand_residual_blocks_take_seconds(monkeypatch):
+    assert analysis_seconds(monkeypatch, 1000) < 10
+
+
+@pytest.mark.parametrize(
+    ("name", "heads"),
+    [
+        ("separate_qkv", {5, 11}),
+        ("rotary_half", {5}),
+        ("rotary_pairs", {5}),
+        ("multi_query", {5, 7}),
+        ("grouped_query", {2, 3}),
+        ("grouped_query_flag", {2, 3}),
+        ("grouped_query_interleave", {2, 3}),
+        ("llama", {2}),
+    ],
+)
+def test_heads_are_prunable_where_the_code_allows_it(name, heads):
+    model, inputs = ZOO[name]()
+    assert heads <= {group.size for group in find_groups(model, inputs)}

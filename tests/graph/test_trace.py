@@ -1,0 +1,141 @@
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from diffprune import find_groups
+from diffprune.errors import ArgumentError, TraceError
+from diffprune.graph.trace import call_arguments, mode, trace
+
+
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 5)
+        self.calls = 0
+        self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x):
+        self.seen.add_(1)
+        return self.layer(x) if x.sum() > 0 else x
+
+
+class Auxiliary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 7), nn.Linear(7, 3)
+        self.auxiliary = nn.Linear(7, 2)
+
+    def forward(self, x):
+        hidden = self.body(x).relu()
+        out = self.head(hidden)
+        return (out, self.auxiliary(hidden)) if self.training else out
+
+
+def state(model):
+    flags = [module.training for module in model.modules()]
+    attributes = [dict(vars(module)) for module in model.modules()]
+    keys = [sorted(entries) for entries in attributes]
+    integers = [
+        {k: (type(v), v) for k, v in entries.items() if isinstance(v, int)}
+        for entries in attributes
+    ]
+    return flags, keys, integers, {k: v.clone() for k, v in model.state_dict().items()}
+
+
+FAILING = {
+    "branches on values": (
+        lambda: Branching(),
+        (2, 4),
+        TraceError,
+        "Branching cannot be traced: .*\n.*branches on the values of a tensor",
+    ),
+    "inputs do not fit": (
+        lambda: nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5)),
+        (2, 7),
+        ArgumentError,
+        "does not accept the example inputs: RuntimeError: mat1 and mat2",
+    ),
+    "DataParallel": (
+        lambda: nn.DataParallel(nn.Linear(4, 5)),
+        (2, 4),
+        ArgumentError,
+        r"wrapped in DataParallel.*\nPass the module inside it, `model.module`",
+    ),
+    "compiled": (
+        lambda: torch.compile(nn.Linear(4, 5)),
+        (2, 4),
+        ArgumentError,
+        r"made by `torch.compile`.*\nPass the module inside it, `model._orig_mod`",
+    ),
+    "meta": (
+        lambda: nn.Linear(4, 5, device="meta"),
+        (2, 4),
+        ArgumentError,
+        r"`weight` is on the meta device.*\nFirst give it some: `model.to_empty",
+    ),
+    "lazy": (
+        lambda: nn.LazyLinear(5),
+        (2, 4),
+        ArgumentError,
+        "`weight` has no shape yet: its layer is lazy",
+    ),
+}
+
+
+# `torch.compile` imports parts of torch that warn about themselves.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
+@pytest.mark.parametrize(
+    ("build", "shape", "error", "message"), FAILING.values(), ids=FAILING
+)
+def test_failures_say_what_to_do(build, shape, error, message):
+    with pytest.raises(error, match=message):
+        find_groups(build(), torch.rand(shape))
+
+
+@pytest.mark.parametrize("name", ["branches on values", "inputs do not fit"])
+def test_failures_change_nothing(name, caplog):
+    build, shape, error, _ = FAILING[name]
+    model = build()
+    next(model.modules()).training = False
+    before = state(model)
+    with pytest.raises(error):
+        find_groups(model, torch.rand(shape))
+    assert str(state(model)) == str(before)
+    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
+    assert logging.root.manager.disable == logging.NOTSET
+
+
+def test_success_changes_nothing():
+    model = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+    model[1].eval()
+    before = state(model)
+    find_groups(model, torch.rand(3, 4))
+    assert str(state(model)) == str(before)
+
+
+def test_parameters_read_in_training_only_are_traced_too():
+    assert len(trace(Auxiliary(), torch.rand(2, 4))) == 2
+    axes = find_groups(Auxiliary(), torch.rand(2, 4))["body"].axes
+    assert ("auxiliary.weight", 1) in [(axis.tensor, axis.dim) for axis in axes]
+
+
+def test_one_trace_is_enough_when_it_reads_everything():
+    assert len(trace(nn.Linear(4, 3), torch.rand(2, 4))) == 1
+
+
+def test_mode_restores_every_flag():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
+    model[1].eval()
+    with mode(model, training=False):
+        assert not model.training
+    assert [module.training for module in model.modules()] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [(1, ((1,), {})), ((1, 2), ((1, 2), {})), ({"a": 1}, ((), {"a": 1}))],
+)
+def test_inputs_are_one_value_positional_or_keywords(inputs, expected):
+    assert call_arguments(inputs) == expected
