@@ -17,7 +17,7 @@ RECIPE = {
     "over the same step without; Adam; one thread",
     "lenet5": "batch 100 of 1x28x28",
     "resnet18": "batch 16 of 3x64x64",
-    "transformer": "4 layers, width 128, 4 heads, hidden 512, batch 16 of 64 tokens",
+    "transformer": "4 layers, width 256, 8 heads, hidden 1024, batch 16 of 128 tokens",
 }
 
 
@@ -45,13 +45,11 @@ class _Block(nn.Module):
 
 
 def _transformer() -> nn.Module:
-    blocks = [_Block(128, 4) for _ in range(4)]
-    return nn.Sequential(nn.Embedding(96, 128), *blocks, nn.Linear(128, 96))
+    blocks = [_Block(256, 8) for _ in range(4)]
+    return nn.Sequential(nn.Embedding(96, 256), *blocks, nn.Linear(256, 96))
 
 
-def _step(
-    model: nn.Module, x: Tensor, y: Tensor, *, gated: bool
-) -> Callable[[], None]:
+def _step(model: nn.Module, x: Tensor, y: Tensor, *, gated: bool) -> Callable[[], None]:
     pruner = dp.Pruner(model, x[:2], strength=1e-5) if gated else None
     groups = pruner.parameter_groups(lr=1e-4) if pruner else model.parameters()
     optimizer = torch.optim.Adam(groups, lr=1e-4)
@@ -75,7 +73,7 @@ def measure() -> tuple[Measurement, ...]:
     cases = {
         "LeNet-5": (LeNet5, torch.rand(100, 1, 28, 28), 10, 100),
         "ResNet-18": (resnet18, torch.rand(16, 3, 64, 64), 10, 30),
-        "transformer": (_transformer, torch.randint(96, (16, 64)), 96, 60),
+        "transformer": (_transformer, torch.randint(96, (16, 128)), 96, 30),
     }
     found = list[Measurement]()
     for name, (build, x, classes, rounds) in cases.items():

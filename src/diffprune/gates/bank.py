@@ -63,16 +63,14 @@ def _owner(sizes: Sequence[int], device: torch.device) -> Int[Tensor, " all"]:
     return numbers.repeat_interleave(torch.tensor(sizes, device=device))
 
 
-def _sums(
-    x: Tensor, owner: Int[Tensor, " all"], gates: int
-) -> Float[Tensor, " gates"]:
+def _sums(x: Tensor, owner: Int[Tensor, " all"], gates: int) -> Float[Tensor, " gates"]:
     return x.new_zeros(gates).index_add_(0, owner, x)
 
 
 def _open(
     gates: Sequence[Gate], logits: Float[Tensor, " all"], owner: Int[Tensor, " all"]
 ) -> Float[Tensor, " all"]:
-    """One where a unit is open, else zero; gates with few of them are asked themselves."""
+    """One where a unit is open, else zero; gates with few are asked themselves."""
     thresholds = torch.stack([gate.threshold for gate in gates]).to(logits)
     open_now = (logits.sigmoid() > thresholds[owner]).to(logits)
     counts = _sums(open_now, owner, len(gates)).tolist()
@@ -106,7 +104,8 @@ class _Values(torch.autograd.Function):
         counts = _sums(is_open, owner, len(raw)).clamp(min=1)
         deviation = _centred(activation, is_open, counts, owner)
         spread = raw.abs().neg().exp()
-        ctx.save_for_backward(activation, is_open, counts, deviation, spread, raw, owner)
+        saved = (activation, is_open, counts, deviation, spread, raw, owner)
+        ctx.save_for_backward(*saved)
         return torch.addcmul(is_open, deviation, spread[owner])
 
     @staticmethod
@@ -117,7 +116,8 @@ class _Values(torch.autograd.Function):
         slope = activation * (1 - activation)
         of_logits = _centred(scaled, is_open, counts, owner) * slope
         # Sharpness is |raw|; at zero its slope counts as that of negative numbers.
-        of_raw = _sums(scaled * deviation, owner, len(raw)) * torch.where(raw > 0, -1, 1)
+        of_spread = _sums(scaled * deviation, owner, len(raw))
+        of_raw = of_spread * torch.where(raw > 0, -1, 1)
         return of_logits, of_raw, None, None
 
 
@@ -131,7 +131,7 @@ class _Penalty(torch.autograd.Function):
     """Strength times the normal distribution function of the margin, summed."""
 
     @staticmethod
-    def forward(  # noqa: PLR0913 - everything is computed by the caller
+    def forward(
         ctx: Context,
         logits: Tensor,
         scaled: Tensor,

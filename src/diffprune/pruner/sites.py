@@ -44,14 +44,15 @@ class Factor(nn.Module):
 
     def spread_(self, axis: Axis, atom: Atom) -> None:
         """Lay the values out along an axis of new widths."""
-        position = axis.index(atom) if atom in axis else None
-        is_product = position is not None and list(atoms(axis)).count(atom) == 1
-        self.outer = size(axis[:position]) if is_product else 1
-        self.inner = size(axis[position + 1 :]) if is_product else 1
+        is_product = atom in axis and list(atoms(axis)).count(atom) == 1
+        place = axis.index(atom) if is_product else 0
+        self.outer, self.inner = size(axis[:place]), size(axis[place + 1 :])
         device = None if self.numbers is None else self.numbers.device
         self.numbers = None if is_product else unit_numbers(axis, atom).to(device)
 
-    def forward(self, values: Float[Tensor, " units"], ndim: int) -> Float[Tensor, "..."]:
+    def forward(
+        self, values: Float[Tensor, " units"], ndim: int
+    ) -> Float[Tensor, "..."]:
         """Return the factor, shaped to multiply a tensor of `ndim` dimensions."""
         if self.numbers is not None:
             spread = values[self.numbers.clamp(min=0)]

@@ -1,0 +1,104 @@
+import pytest
+import torch
+
+from diffprune import Gate
+from diffprune.gates.bank import is_plain, pooled_penalty, pooled_values
+
+STRENGTHS = [1.0, 2.0, 3.0, 0.5]
+
+
+@pytest.fixture(params=[torch.float64, torch.float32, torch.bfloat16])
+def gates(request):
+    """Gates with closed units; the third is held open by its floor."""
+    made = [Gate(5), Gate(7, sharpness=0.3), Gate(3), Gate(40, sharpness=1.0)]
+    with torch.no_grad():
+        made[0].logits[:2] = -4
+        made[2].logits.copy_(torch.tensor([-3.0, -2.0, -5.0]))
+        made[3].logits[::3] = -2
+    return [gate.to(request.param) for gate in made]
+
+
+def gradients(gates, loss):
+    for gate in gates:
+        gate.zero_grad()
+    loss.backward()
+    return [p.grad for gate in gates for p in gate.parameters() if p.grad is not None]
+
+
+def tolerance(gates):
+    return {"rtol": 20 * torch.finfo(gates[0].logits.dtype).eps, "atol": 1e-6}
+
+
+def test_values_are_those_of_each_gate(gates):
+    for pooled, gate in zip(pooled_values(gates), gates, strict=True):
+        torch.testing.assert_close(pooled, gate.values(), **tolerance(gates))
+        assert torch.equal(pooled != 0, gate.is_open())
+
+
+def test_gradients_of_values_are_those_of_each_gate(gates):
+    weights = [torch.randn(gate.size, dtype=gate.logits.dtype) for gate in gates]
+    pooled = sum(
+        (v * w).sum() for v, w in zip(pooled_values(gates), weights, strict=True)
+    )
+    alone = sum((g.values() * w).sum() for g, w in zip(gates, weights, strict=True))
+    pairs = zip(gradients(gates, pooled), gradients(gates, alone), strict=True)
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, **tolerance(gates))
+
+
+def test_penalty_is_the_sum_over_the_gates(gates):
+    pooled = pooled_penalty(gates, STRENGTHS)
+    alone = sum(
+        s * gate.prob_open().double().sum()
+        for gate, s in zip(gates, STRENGTHS, strict=True)
+    )
+    torch.testing.assert_close(pooled.double(), alone, rtol=2e-2, atol=0)
+
+
+def test_gradient_of_the_penalty_is_that_of_each_gate(gates):
+    alone = sum(s * g.prob_open().sum() for g, s in zip(gates, STRENGTHS, strict=True))
+    pairs = zip(
+        gradients(gates, pooled_penalty(gates, STRENGTHS)),
+        gradients(gates, alone),
+        strict=True,
+    )
+    for one, other in pairs:
+        torch.testing.assert_close(one, other, **tolerance(gates))
+
+
+def test_the_penalty_leaves_units_at_the_floor_alone():
+    gate = Gate(3)
+    with torch.no_grad():
+        gate.logits.copy_(torch.tensor([-3.0, -2.0, -5.0]))
+    pooled_penalty([gate], [1.0]).backward()
+    assert torch.equal(gate.logits.grad != 0, torch.tensor([False, False, True]))
+
+
+def test_gradients_match_finite_differences():
+    gates = [Gate(4).double(), Gate(3, sharpness=0.2).double()]
+
+    def loss(first, second):
+        gates[0].logits.data, gates[1].logits.data = first.detach(), second.detach()
+        return torch.cat(pooled_values(gates)).square().sum()
+
+    first, second = (gate.logits.detach().clone() for gate in gates)
+    loss(first, second).backward()
+    step = 1e-6
+    for number, gate in enumerate(gates):
+        for unit in range(gate.size):
+            logits = [first.clone(), second.clone()]
+            logits[number][unit] += step
+            up = loss(*logits)
+            logits[number][unit] -= 2 * step
+            slope = (up - loss(*logits)) / (2 * step)
+            torch.testing.assert_close(
+                gate.logits.grad[unit], slope.detach(), rtol=1e-5, atol=1e-8
+            )
+
+
+@pytest.mark.parametrize(
+    "gate", [Gate(3, u="softmax"), Gate(3, dropout=0.1)], ids=["softmax", "noise"]
+)
+def test_gates_that_compete_or_are_noisy_are_not_plain(gate):
+    assert not is_plain(gate)
+    assert is_plain(Gate(3))
