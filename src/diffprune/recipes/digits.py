@@ -4,14 +4,11 @@
 always split in the same way: a seed changes the training, never the exam.
 """
 
-from dataclasses import dataclass
-
 import torch
-from torch import Tensor
 from torch.nn.functional import interpolate
 
-from diffprune._typing import Float, Int
 from diffprune.errors import DiffpruneError
+from diffprune.recipes.examples import Examples, Split
 
 NUM_TRAIN, NUM_VALIDATION = 1197, 300
 _SPLIT_SEED = 0
@@ -22,32 +19,7 @@ class MissingPackageError(DiffpruneError, ImportError):
     """An optional package that the data comes from is not installed."""
 
 
-@dataclass(frozen=True)
-class Examples:
-    """Images with their labels."""
-
-    images: Float[Tensor, "examples 1 28 28"]
-    labels: Int[Tensor, " examples"]
-
-    def __len__(self) -> int:
-        """Count the examples."""
-        return len(self.labels)
-
-    def take(self, index: Int[Tensor, " chosen"]) -> "Examples":
-        """Return the examples at `index`, in its order."""
-        return Examples(self.images[index], self.labels[index])
-
-
-@dataclass(frozen=True)
-class Digits:
-    """Learn from `train`, choose with `validation`, report `test`."""
-
-    train: Examples
-    validation: Examples
-    test: Examples
-
-
-def load_digits() -> Digits:
+def load_digits() -> Split:
     """Load the digits as pixels between 0 and 1: 1,197, 300 and 300 of them.
 
     Raises:
@@ -59,7 +31,7 @@ def load_digits() -> Digits:
     train, validation, test = shuffled.tensor_split(
         (NUM_TRAIN, NUM_TRAIN + NUM_VALIDATION)
     )
-    return Digits(digits.take(train), digits.take(validation), digits.take(test))
+    return Split(digits.take(train), digits.take(validation), digits.take(test))
 
 
 def _all_digits() -> Examples:

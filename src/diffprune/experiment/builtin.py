@@ -1,0 +1,88 @@
+"""Tasks and recipes that come with diffprune: LeNet-5, as the paper trains it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from torch import nn
+
+from diffprune.experiment.recipe import GateSettings, Recipe
+from diffprune.experiment.task import Task
+from diffprune.recipes.digits import load_digits
+from diffprune.recipes.examples import Batches, Split
+from diffprune.recipes.mnist import load_mnist
+from diffprune.recipes.models import LeNet5
+
+GATES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
+_EVALUATION_BATCH: Final = 1_000
+
+
+def lenet5_mnist(recipe: Recipe) -> Task:
+    """LeNet-5 on all 60,000 training images of MNIST, as the paper has it."""
+    return _lenet5(load_mnist(), recipe)
+
+
+def lenet5_mnist_validated(recipe: Recipe) -> Task:
+    """LeNet-5 on 55,000 images of MNIST; 5,000 are held out, to choose with."""
+    return _lenet5(load_mnist(validation=True), recipe)
+
+
+def lenet5_digits(recipe: Recipe) -> Task:
+    """LeNet-5 on the handwritten digits of scikit-learn."""
+    return _lenet5(load_digits(), recipe)
+
+
+def table1_softmax(seed: int = 0) -> Recipe:
+    """Table 1, DiffPrune: units compete, nothing is penalised, strong noise."""
+    return Recipe(
+        name="lenet5-softmax",
+        epochs=200,
+        batch_size=100,
+        lr=5e-4,
+        gate=GateSettings(u="softmax", dropout=0.5),
+        strength=0.0,
+        seed=seed,
+    )
+
+
+def table1_sigmoid(seed: int = 0) -> Recipe:
+    """Table 1, DiffPrune with regularisation: independent units, mild noise."""
+    return replace(
+        table1_softmax(seed),
+        name="lenet5-sigmoid",
+        gate=GateSettings(u="sigmoid", dropout=0.15),
+        strength=dict(zip(GATES, (1e-5, 1e-5, 2e-5, 2e-5), strict=True)),
+    )
+
+
+def digits_sigmoid(seed: int = 0) -> Recipe:
+    """A short run on few digits; its numbers were chosen on the validation digits."""
+    return Recipe(
+        name="lenet5-digits",
+        epochs=20,
+        batch_size=50,
+        lr=2e-3,
+        gate_lr=1e-2,
+        decay="cosine",
+        strength=1e-4,
+        remove_every=24,
+        seed=seed,
+    )
+
+
+BUILTIN: Final[Mapping[str, tuple[Callable[[Recipe], Task], Callable[[int], Recipe]]]] = {
+    "lenet5-mnist": (lenet5_mnist, table1_sigmoid),
+    "lenet5-mnist-softmax": (lenet5_mnist, table1_softmax),
+    "lenet5-digits": (lenet5_digits, digits_sigmoid),
+}
+"""By name: the task, and the recipe it is trained with."""
+
+
+def _lenet5(data: Split, recipe: Recipe) -> Task:
+    gate = nn.Identity if recipe.strength is None else recipe.gate.make
+    return Task(
+        model=LeNet5(gate),
+        train=Batches(data.train, recipe.batch_size, shuffle=True),
+        validation=data.validation and Batches(data.validation, _EVALUATION_BATCH),
+        test=Batches(data.test, _EVALUATION_BATCH),
+    )

@@ -1,0 +1,58 @@
+"""What a user brings to be trained: a model, data, and what is good. No numbers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Adam, Optimizer
+
+from diffprune._typing import Float, Int
+from diffprune.experiment.recipe import Recipe
+
+
+class Loader(Protocol):
+    """Batches of inputs and targets, over and over: `Batches`, or a `DataLoader`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Start again from the beginning; a batch is a pair of tensors."""
+        ...
+
+    def __len__(self) -> int:
+        """Count the batches."""
+        ...
+
+
+def is_wrong(
+    scores: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]
+) -> Float[Tensor, " batch"]:
+    """One where the highest score is not that of the label, else zero."""
+    return (scores.argmax(dim=1) != labels).float()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Everything that training needs apart from a recipe.
+
+    Attributes:
+        model: Gates are added to it, unless it has its own.
+        train: What to learn from.
+        test: What to report on after every epoch, and never to choose with.
+        validation: What to choose with, if anything is chosen.
+        loss: Mean loss of a batch, from outputs and targets.
+        error: How wrong each output is, between 0 and 1.
+        optimizer: From parameter groups to an optimizer.
+    """
+
+    model: nn.Module
+    train: Loader
+    test: Loader
+    validation: Loader | None = None
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+    error: Callable[[Tensor, Tensor], Tensor] = is_wrong
+    optimizer: Callable[[list[dict[str, Any]]], Optimizer] = Adam
+
+
+MakeTask = Callable[[Recipe], Task]
+"""A task as users write it: a plain function, called once the seed is set."""

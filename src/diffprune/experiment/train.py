@@ -1,0 +1,142 @@
+"""The one training loop; top to bottom, this is all that happens in a run."""
+
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import Optimizer
+
+from diffprune.experiment.folder import Folder
+from diffprune.experiment.interruption import Interruption
+from diffprune.experiment.measure import measure_epoch, measure_outcome
+from diffprune.experiment.progress import Progress
+from diffprune.experiment.recipe import Recipe
+from diffprune.experiment.records import Epoch, read_run
+from diffprune.experiment.task import MakeTask, Task
+from diffprune.experiment.unpruned import Unpruned
+from diffprune.pruner import Pruner
+
+NUM_EXAMPLES: Final = 8
+"""Test inputs that the model is traced with, and every removal is verified on."""
+
+OnEpoch = Callable[[Epoch], object]
+
+
+def train(
+    make_task: MakeTask,
+    recipe: Recipe,
+    *,
+    out: str | os.PathLike[str],
+    device: str = "cpu",
+    on_epoch: OnEpoch = lambda _: None,
+) -> nn.Module:
+    """Train a model while it shrinks, and return what is left: plain and small.
+
+    Interrupt it, and the same call continues where it stopped, with the same result.
+
+    Args:
+        make_task: From the recipe to model and data; called once the seed is set.
+        recipe: The numbers of the run.
+        out: Folder for the records; `read_run` reads them.
+        device: Where to train.
+        on_epoch: Called with the record of every epoch.
+
+    Raises:
+        ArgumentError: If `out` holds another run, or this one, finished.
+        KeyboardInterrupt: After Ctrl-C, once the checkpoint is written.
+    """
+    folder = Folder.open(Path(out), recipe)
+    with _seeded(recipe.seed), Interruption() as interruption:
+        task = make_task(recipe)
+        pruner = _make_pruner(task, recipe, device)
+        optimizer = _make_optimizer(task, recipe, pruner)
+        saved = folder.load(pruner, optimizer)
+        progress = Progress() if saved is None else Progress(**saved)
+        for number in range(progress.epoch, recipe.epochs):
+            lr = _set_lr_(optimizer, recipe.lr_factor(number))
+            for inputs, targets in progress.remaining(task.train):
+                start = time.perf_counter()
+                batch = inputs.to(device), targets.to(device)
+                loss, errors = _step_(task, recipe, pruner, optimizer, batch)
+                progress.add(loss, errors, time.perf_counter() - start)
+                if interruption.is_requested:
+                    folder.save(pruner, optimizer, progress.to_dict())
+                    raise KeyboardInterrupt
+            epoch = measure_epoch(pruner, task, progress, lr=lr)
+            progress = progress.next_epoch()
+            folder.write_epoch(epoch, pruner.history)
+            folder.save(pruner, optimizer, progress.to_dict())
+            on_epoch(epoch)
+        last = read_run(folder.path).epochs[-1]
+        small = pruner.finalize()
+        seconds = progress.total_seconds
+        outcome = measure_outcome(pruner, task, last, seconds=seconds)
+        folder.finish(small, pruner, outcome)
+    return small
+
+
+def _step_(
+    task: Task,
+    recipe: Recipe,
+    pruner: Pruner[Any],
+    optimizer: Optimizer,
+    batch: tuple[Tensor, Tensor],
+) -> tuple[Tensor, Tensor]:
+    """One step of optimization, with removal when it is due: the loss, the errors."""
+    inputs, targets = batch
+    model = pruner.model.train()
+    amp = recipe.amp and inputs.device.type == "cuda"
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=amp):
+        outputs = model(inputs)
+        loss = task.loss(outputs, targets)
+    optimizer.zero_grad()
+    (loss + pruner.penalty()).backward()
+    if recipe.clip_norm is not None:
+        clip_grad_norm_(model.parameters(), recipe.clip_norm)
+    optimizer.step()
+    pruner.step(optimizer)
+    return loss.detach(), task.error(outputs.detach(), targets)
+
+
+def _make_pruner(task: Task, recipe: Recipe, device: str) -> Pruner[Any]:
+    inputs, _ = next(iter(task.test))
+    model, examples = task.model.to(device), inputs[:NUM_EXAMPLES].to(device)
+    if recipe.strength is None:
+        # It has what training asks of a pruner, and no more.
+        return cast("Pruner[Any]", Unpruned(model, examples))
+    return Pruner(
+        model,
+        examples,
+        strength=recipe.strength,
+        gate=lambda group: recipe.gate.make(group.size),
+        schedule=recipe.remove_every,
+        reopen=recipe.reopen,
+    )
+
+
+def _make_optimizer(task: Task, recipe: Recipe, pruner: Pruner[Any]) -> Optimizer:
+    groups = pruner.parameter_groups(
+        lr=recipe.lr, gate_lr=recipe.gate_lr, weight_decay=recipe.weight_decay
+    )
+    return task.optimizer([{**group, "initial_lr": group["lr"]} for group in groups])
+
+
+def _set_lr_(optimizer: Optimizer, factor: float) -> float:
+    """Scale all learning rates; return that of the weights."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["initial_lr"] * factor
+    return optimizer.param_groups[0]["lr"]
+
+
+@contextmanager
+def _seeded(seed: int) -> Generator[None, None, None]:
+    """Use a seed, and leave the global random state as it was."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
