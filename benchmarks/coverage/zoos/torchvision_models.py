@@ -9,7 +9,7 @@ from torchvision import models
 
 SMALL = 64
 # Models that fix their resolution, or whose strides leave nothing of a smaller image.
-SIZES = {"inception_v3": 96, "maxvit_t": 224, "vit": 224}
+SIZES = {"inception_v3": 299, "maxvit_t": 224, "vit": 224}
 
 
 def cases() -> Iterator[Case]:
