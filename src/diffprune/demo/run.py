@@ -1,62 +1,62 @@
 """The demo from seed to files: a dense and a gated LeNet-5; draws nothing."""
 
-import datetime as dt
-import platform
+import shutil
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 import torch
 
-from diffprune.demo.files import make_directory, paths, write_files
-from diffprune.demo.summary import Outcome, Summary
-from diffprune.demo.training import Epoch, Recipe, error_rate, train_
-from diffprune.errors import ArgumentError
-from diffprune.gates import Gate
-from diffprune.recipes.digits import Digits, load_digits
-from diffprune.recipes.models import LeNet5
+from diffprune.demo.files import paths, write_files
+from diffprune.demo.summary import Summary
+from diffprune.experiment.builtin import digits_sigmoid, lenet5_digits
+from diffprune.experiment.recipe import Recipe
+from diffprune.experiment.records import read_run
+from diffprune.experiment.train import OnEpoch, train
 
-OnEpoch = Callable[[str, Epoch], object]
-"""Called with "dense" or "pruned" after each epoch of that network."""
+EPOCHS: Final = 20
 
 
-def run_demo(out: Path, *, seed: int, recipe: Recipe, on_epoch: OnEpoch) -> Summary:
-    """Train both networks, test each once and write what came out into `out`.
+def recipes(*, seed: int, epochs: int) -> dict[str, Recipe]:
+    """What the two networks are trained with: the same, but for the gates."""
+    pruned = replace(digits_sigmoid(seed), name="pruned", epochs=epochs)
+    return {"dense": replace(pruned, name="dense", strength=None), "pruned": pruned}
 
-    Equal seeds give equal numbers, whatever the number of threads; the global random
+
+def run_demo(
+    out: Path, *, seed: int, epochs: int, on_epoch: Mapping[str, OnEpoch]
+) -> Summary:
+    """Train both networks and write what came out into `out`, over an earlier demo.
+
+    Equal seeds give equal networks, whatever the number of threads; the global random
     state is left as it was.
+
+    Args:
+        out: Directory; each network has a run folder in it.
+        seed: Of both networks.
+        epochs: Of both networks.
+        on_epoch: For "dense" and "pruned", what to call after every epoch.
 
     Raises:
         ArgumentError: If there is nothing to train or nowhere to write.
         MissingPackageError: If scikit-learn is not installed.
     """
     start = time.perf_counter()
-    _check(recipe)
-    make_directory(out)
-    digits = load_digits()
-    with _one_thread(), torch.random.fork_rng(devices=()):
-        torch.manual_seed(seed)
-        dense = _train_(
-            LeNet5(), digits, replace(recipe, strength=0.0), partial(on_epoch, "dense")
-        )
-        torch.manual_seed(seed)
-        model = LeNet5(Gate)
-        pruned = _train_(model, digits, recipe, partial(on_epoch, "pruned"))
+    chosen = recipes(seed=seed, epochs=epochs)
+    with _one_thread():
+        for name, recipe in chosen.items():
+            shutil.rmtree(out / name, ignore_errors=True)
+            train(lenet5_digits, recipe, out=out / name, on_epoch=on_epoch[name])
     summary = Summary(
-        seed=seed,
-        recipe=recipe,
-        dense=dense,
-        pruned=pruned,
-        date=dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        dense=read_run(out / "dense"),
+        pruned=read_run(out / "pruned"),
         seconds=time.perf_counter() - start,
-        versions=_versions(),
         files=paths(out),
     )
-    write_files(out, summary, model)
+    write_files(out, summary)
     return summary
 
 
@@ -69,26 +69,3 @@ def _one_thread() -> Generator[None, None, None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _check(recipe: Recipe) -> None:
-    if recipe.epochs < 1:
-        raise ArgumentError(
-            f"the demo needs at least one epoch of training, got {recipe.epochs}.\n"
-            "Type `--epochs 1` or more, or leave it out for the usual number."
-        )
-
-
-def _train_(
-    model: LeNet5, digits: Digits, recipe: Recipe, on_epoch: Callable[[Epoch], object]
-) -> Outcome:
-    history: list[Epoch] = []
-    for epoch in train_(model, digits, recipe):
-        history.append(epoch)
-        on_epoch(epoch)
-    return Outcome(history=tuple(history), test_error=error_rate(model, digits.test))
-
-
-def _versions() -> dict[str, str]:
-    packages = {name: version(name) for name in ("diffprune", "torch", "scikit-learn")}
-    return {"python": platform.python_version(), **packages}

@@ -1,62 +1,72 @@
 """The outcome of the demo as plain data; knows neither disks nor screens."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diffprune.demo.training import Epoch, Recipe
+from diffprune.experiment.records import Outcome, Run
+from diffprune.recipes.counting import Widths
+from diffprune.surgery.plan import Certificate
 
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How the training of one network went; errors are percentages."""
-
-    history: tuple[Epoch, ...]
-    test_error: float
-
-    @property
-    def final(self) -> Epoch:
-        """The last epoch, whose network is the one that was tested."""
-        return self.history[-1]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the final state and its costs, ready for JSON."""
-        effective = self.final.effective
-        return {
-            "raw_widths": self.final.raw,
-            "effective_widths": effective,
-            "weights": effective.weights,
-            "parameters": effective.parameters,
-            "macs": effective.macs,
-            "validation_error": self.final.validation_error,
-            "test_error": self.test_error,
-        }
+DENSE = Widths(20, 50, 800, 500)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
     """Everything that the demo has to say at the end."""
 
-    seed: int
-    recipe: Recipe
-    dense: Outcome
-    pruned: Outcome
-    date: str
+    dense: Run
+    pruned: Run
     seconds: float
-    versions: dict[str, str]
     files: tuple[Path, ...]
+
+    def certificate(self) -> Certificate | None:
+        """The largest difference that any removal made; None if there was none."""
+        found = [r.certificate for r in self.pruned.removals if r.certificate]
+        return max(found, key=lambda c: c.max_relative, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same without the histories, ready for JSON."""
-        epochs = self.recipe.epochs
+        recipe, worst = self.pruned.recipe, self.certificate()
         return {
-            "command": f"diffprune demo --seed {self.seed} --epochs {epochs}",
-            "date": self.date,
-            "seed": self.seed,
-            "recipe": asdict(self.recipe),
-            "dense": self.dense.to_dict(),
-            "pruned": self.pruned.to_dict(),
+            "command": f"diffprune demo --seed {recipe.seed} --epochs {recipe.epochs}",
+            "seed": recipe.seed,
+            "recipe": recipe.to_dict(),
+            "dense": _network(self.dense),
+            "pruned": _network(self.pruned),
+            "removals": len(self.pruned.removals),
+            "certificate": None if worst is None else str(worst),
             "seconds": round(self.seconds, 1),
-            "versions": self.versions,
+            "environment": dict(self.pruned.environment),
             "files": [str(path) for path in self.files],
         }
+
+
+def outcome(run: Run) -> Outcome:
+    """What a run ended with; those of the demo always end."""
+    assert run.outcome is not None  # noqa: S101 - `train` has returned
+    return run.outcome
+
+
+def raw(run: Run) -> Widths:
+    """Open gates; without gates everything is open."""
+    return Widths(*outcome(run).raw.values()) if run.removals else DENSE
+
+
+def effective(run: Run) -> Widths:
+    """Units that are left."""
+    return Widths(*outcome(run).effective.values()) if run.removals else DENSE
+
+
+def _network(run: Run) -> dict[str, Any]:
+    end = outcome(run)
+    return {
+        "raw_widths": raw(run),
+        "effective_widths": effective(run),
+        "weights": effective(run).weights,
+        "parameters": end.parameters,
+        "macs": end.macs,
+        "validation_error": end.validation_error,
+        "test_error": end.test_error,
+        "seconds_per_epoch": [epoch.seconds for epoch in run.epochs],
+    }

