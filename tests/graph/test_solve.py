@@ -27,7 +27,7 @@ def test_an_op_without_a_rule_freezes_and_is_reported(between, reason):
 
 
 def test_a_rule_that_fails_is_no_rule(between, reason):
-    def rule(call, x):
+    def rule(*_):
         raise ValueError
 
     model = between(lambda m, h: m.last(h.relu()))

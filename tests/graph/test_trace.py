@@ -46,7 +46,7 @@ def state(model):
 
 FAILING = {
     "branches on values": (
-        lambda: Branching(),
+        Branching,
         (2, 4),
         TraceError,
         "Branching cannot be traced: .*\n.*branches on the values of a tensor",

@@ -113,6 +113,13 @@ class Call:
         """Make axes about which nothing is known yet."""
         return tuple(self.algebra.fresh(length) for length in lengths)
 
+    def frozen(self, why: str, *lengths: int) -> Axes:
+        """Make axes that may not be cut."""
+        axes = self.fresh(*lengths)
+        for axis in axes:
+            self.freeze(axis, why)
+        return axes
+
     def unify(self, left: Axis, right: Axis) -> None:
         """Say that two axes are one. Freezes both if they cannot be."""
         try:
@@ -195,7 +202,4 @@ class Call:
 
     def _instead(self, axis: Axis, lengths: Sequence[int], why: str) -> Axes:
         self.freeze(axis, why)
-        pieces = self.fresh(*lengths)
-        for piece in pieces:
-            self.freeze(piece, why)
-        return pieces
+        return self.frozen(why, *lengths)

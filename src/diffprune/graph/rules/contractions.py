@@ -74,10 +74,8 @@ def conv_transpose(
     del stride, padding, output_padding, dilation
     batch = x.axes[: -len(weight.axes) + 1]
     channel = len(batch)
-    lengths = [groups, weight.shape[0] // groups]
-    group, inputs = call.split(x.axes[channel], lengths)
-    call.unify(x.axes[channel], weight.axes[0])
-    call.contract(x, channel, weight, 0, part=inputs)
+    group, _ = call.split(x.axes[channel], [groups, weight.shape[0] // groups])
+    call.contract(x, channel, weight, 0)
     if groups > 1:
         call.require(groups, group, last=True)
     outputs = (*group, *weight.axes[1])
@@ -88,10 +86,9 @@ def conv_transpose(
 
 def _window(call: Call, x: Value, weight: Value, channel: int) -> Axes:
     """Spatial axes of the output; a window slides over those of the input."""
-    spatial = call.fresh(*call.shape[channel + 1 :])
-    for axis in (*x.axes[channel + 1 :], *weight.axes[2:], *spatial):
+    for axis in (*x.axes[channel + 1 :], *weight.axes[2:]):
         call.freeze(axis, SPATIAL)
-    return spatial
+    return call.frozen(SPATIAL, *call.shape[channel + 1 :])
 
 
 def matmul(call: Call, x: Value, y: Value) -> Axes:
@@ -138,9 +135,10 @@ def einsum(
     left, _, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if "." in equation or not right or any(len(set(t)) < len(t) for t in terms):
+        why = "this form of einsum is not followed"
         for axis in (axis for operand in operands for axis in operand.axes):
-            call.freeze(axis, "this form of einsum is not followed", "Name each axis.")
-        return call.fresh(*call.shape)
+            call.freeze(axis, why, "Name each axis.")
+        return call.frozen(why, *call.shape)
     places = _places(terms, operands)
     for letter, same in places.items():
         (x, dim), *others = same

@@ -40,7 +40,7 @@ def slice_(
         return x.axes
     if step != 1 or last == first:
         call.freeze(x.axes[dim], _PICKED)
-        return _replace(x, dim, call.algebra.fresh(call.shape[dim]))
+        return _replace(x, dim, *call.frozen(_PICKED, call.shape[dim]))
     bounds = [0, *sorted({first, last} - {0, length}), length]
     lengths = [after - before for before, after in pairwise(bounds)]
     segments = call.cut(x.axes[dim], lengths)
@@ -57,7 +57,7 @@ def _require_bounds(
     before = segments[:chosen]
     inside = segments[: chosen + 1]
     for bound, parts in ((start, before), (end, inside)):
-        if bound is None or not parts:
+        if bound is None or not parts or bound >= sum(map(size, segments)):
             continue
         if bound < 0:
             parts = segments[len(parts) :]  # noqa: PLW2901 - counted from the other end
@@ -72,7 +72,7 @@ def narrow(call: Call, x: Value, dim: int, start: int | Value, length: int) -> A
     """`length` elements of one axis from `start`."""
     if isinstance(start, Value):
         call.freeze(x.axes[dim], _PICKED)
-        return _replace(x, dim, call.algebra.fresh(length))
+        return _replace(x, dim, *call.frozen(_PICKED, length))
     before, after = start, x.shape[dim] - start - length
     lengths = [n for n in (before, length, after) if n]
     segments = call.cut(x.axes[dim], lengths)

@@ -92,13 +92,10 @@ def _cell(call: Call, x: Value, units: Axis, weights: Sequence[Value]) -> None:
 def _refuse(
     call: Call, x: Value, state: Value, weights: Sequence[Value]
 ) -> tuple[Axes, Axes]:
-    for value in (x, state, *weights):
-        for axis in value.axes:
-            call.freeze(axis, "recurrent layers with projections are not followed")
-    out = call.fresh(*call.shape)
-    for axis in out:
-        call.freeze(axis, "recurrent layers with projections are not followed")
-    return out, state.axes
+    why = "recurrent layers with projections are not followed"
+    for axis in (axis for value in (x, state, *weights) for axis in value.axes):
+        call.freeze(axis, why)
+    return call.frozen(why, *call.shape), state.axes
 
 
 RULES: Final[Mapping[Op, Rule]] = {

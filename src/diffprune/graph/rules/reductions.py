@@ -76,9 +76,10 @@ def extremum(
 
 def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> Axes:
     """The largest elements along an axis, with their positions."""
-    call.freeze(x.axes[dim], "its elements are compared")
+    why = "its elements are compared"
+    call.freeze(x.axes[dim], why)
     axes = list(x.axes)
-    axes[dim] = call.algebra.fresh(call.shape[dim])
+    (axes[dim],) = call.frozen(why, call.shape[dim])
     return tuple(axes)
 
 

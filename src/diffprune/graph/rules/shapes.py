@@ -188,9 +188,10 @@ def repeat_interleave(
     """Every element several times: y[(i r)] = x[i]."""
     axes = list(x.axes)
     if dim is None or isinstance(times, Value):
+        why = "repeated a number of times known only at run time"
         for axis in axes:
-            call.freeze(axis, "repeated a number of times known only at run time")
-        return call.fresh(*call.shape)
+            call.freeze(axis, why)
+        return call.frozen(why, *call.shape)
     (copies,) = call.fresh(times)
     call.require(times, copies)
     axes[dim] = (*axes[dim], *copies)

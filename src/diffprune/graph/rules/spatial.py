@@ -16,15 +16,11 @@ _RANK: Final = re.compile(r"([123])d")
 
 def resample(call: Call, x: Value, *_args: Anything, **_more: Anything) -> Axes:
     """Pooling, interpolation: new spatial axes, channels as they were."""
-    out = list(call.fresh(*call.shape))
     first_spatial = len(x.axes) - int(_RANK.findall(call.where.op)[0])
-    for dim, axis in enumerate(x.axes):
-        if dim >= first_spatial:
-            call.freeze(axis, SPATIAL)
-            call.freeze(out[dim], SPATIAL)
-        else:
-            out[dim] = axis
-    return tuple(out)
+    for axis in x.axes[first_spatial:]:
+        call.freeze(axis, SPATIAL)
+    spatial = call.frozen(SPATIAL, *call.shape[first_spatial:])
+    return (*x.axes[:first_spatial], *spatial)
 
 
 def pad(
@@ -37,8 +33,7 @@ def pad(
         before, after = amounts[2 * i], amounts[2 * i + 1]
         if before or after:
             call.freeze(out[dim], SPATIAL)
-            out[dim] = call.algebra.fresh(size(out[dim]) + before + after)
-            call.freeze(out[dim], SPATIAL)
+            (out[dim],) = call.frozen(SPATIAL, size(out[dim]) + before + after)
     return tuple(out)
 
 
@@ -56,20 +51,17 @@ def affine_grid(
     """Places to look pixels up at; how many channels the image has does not matter."""
     call.require(shape[0], transforms.axes[0])
     call.integers.clear()
-    out = (transforms.axes[0], *call.fresh(*call.shape[1:]))
-    for axis in (*transforms.axes[1:], *out[1:]):
+    for axis in transforms.axes[1:]:
         call.freeze(axis, SPATIAL)
-    return out
+    return (transforms.axes[0], *call.frozen(SPATIAL, *call.shape[1:]))
 
 
 def unfold(call: Call, x: Value, kernel: Sequence[int], *_args: Anything) -> Axes:
     """y[n, (c k l), p] = patches of x[n, c, h, w]."""
     for axis in x.axes[2:]:
         call.freeze(axis, SPATIAL)
-    places = call.fresh(*kernel, call.shape[-1])
-    for axis in places:
-        call.freeze(axis, SPATIAL)
-    return (x.axes[0], (*x.axes[1], *places[0], *places[1]), places[2])
+    rows, columns, places = call.frozen(SPATIAL, *kernel, call.shape[-1])
+    return (x.axes[0], (*x.axes[1], *rows, *columns), places)
 
 
 _RESAMPLE = (

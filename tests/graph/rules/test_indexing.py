@@ -1,0 +1,42 @@
+import pytest
+import torch
+
+BODIES = {
+    "chunk": (lambda _, h: torch.cat(h.chunk(2, 1)[::-1], 1), {"first": 4}),
+    "split": (lambda _, h: sum(h.split(h.shape[1] // 2, 1)).repeat(1, 2), {"first": 4}),
+    "tensor_split sections": (
+        lambda _, h: torch.cat(h.tensor_split(2, 1)[::-1], 1),
+        {"first": 4},
+    ),
+    "tensor_split attribute": (
+        lambda m, h: torch.cat(h.tensor_split([m.part], 1)[::-1], 1),
+        {"first:0": 3, "first:1": 5},
+    ),
+    "tensor_split literals": (
+        lambda _, h: torch.cat(h.tensor_split([2, 5], 1)[::-1], 1),
+        {"first": 3},
+    ),
+    "slice up to an attribute": (
+        lambda m, h: torch.cat((h[:, m.part :], h[:, : m.part]), 1),
+        {"first:0": 3, "first:1": 5},
+    ),
+    "narrow": (
+        lambda m, h: torch.cat((h.narrow(1, 0, m.part), h[:, m.part :]), 1),
+        {"first:0": 3, "first:1": 5},
+    ),
+    "whole slice": (lambda _, h: h[:, :], {"first": 8}),
+    "every second": (lambda _, h: h[:, ::2].repeat(1, 2), {}),
+    "one": (lambda _, h: h[:, 3].unsqueeze(1).expand(-1, 8), {}),
+    "by number": (lambda _, h: h[:, [5, 1, 2, 7, 0, 4, 6, 3]], {}),
+    "index_select": (lambda _, h: h.index_select(1, torch.arange(8)), {}),
+    "gather rows": (
+        lambda _, h: h.gather(0, torch.zeros(2, 8, dtype=torch.long)),
+        {},
+    ),
+    "rows by number": (lambda _, h: h[[1, 0]], {"first": 8}),
+}
+
+
+@pytest.mark.parametrize(("body", "found"), BODIES.values(), ids=BODIES)
+def test_parts_are_told_apart(between, sizes, body, found):
+    assert sizes(between(lambda m, h: m.last(body(m, h)))) == found

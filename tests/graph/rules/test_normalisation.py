@@ -1,0 +1,36 @@
+import pytest
+import torch
+from torch import nn
+
+
+def network(norm):
+    layers = [nn.Linear(4, 6), norm, nn.ReLU(), nn.Linear(6, 3)]
+    return nn.Sequential(*layers).double().eval()
+
+
+@pytest.mark.parametrize(
+    ("norm", "found"),
+    [
+        (nn.BatchNorm1d(6), {"0": 6}),
+        (nn.BatchNorm1d(6, affine=False), {"0": 6}),
+        (nn.GroupNorm(6, 6), {"0": 6}),
+        (nn.GroupNorm(3, 6), {"0": 3}),
+        (nn.GroupNorm(1, 6), {}),
+        (nn.LayerNorm(6), {}),
+        (nn.RMSNorm(6), {}),
+        (nn.Softmax(dim=1), {}),
+    ],
+    ids=str,
+)
+def test_units_are_cut_unless_statistics_couple_them(sizes, norm, found):
+    x = torch.randn(3, 4, dtype=torch.float64)
+    assert sizes(network(norm), x) == found
+
+
+def test_the_reason_names_the_layer(reason):
+    text = reason(network(nn.LayerNorm(6)), torch.randn(3, 4, dtype=torch.float64))
+    assert "every unit affects the others: `aten.layer_norm` in `1`" in text
+
+
+def test_rolled_units_are_frozen(between, sizes):
+    assert sizes(between(lambda m, h: m.last(h.roll(1, 1)))) == {}

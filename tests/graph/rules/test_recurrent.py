@@ -1,0 +1,55 @@
+import pytest
+import torch
+from torch import nn
+
+
+class Stepwise(nn.Module):
+    """3 -> cell 7, from a given state or from zeros -> fc 2 of the last state."""
+
+    def __init__(self, cell, start):
+        super().__init__()
+        self.cell, self.start, self.last = cell(3, 7), start, nn.Linear(7, 2)
+
+    def forward(self, x):
+        state = self.start(x)
+        for step in x.unbind(1):
+            state = self.cell(step, state)
+        hidden = state[0] if isinstance(state, tuple) else state
+        return self.last(hidden)
+
+
+@pytest.fixture
+def sequence():
+    return torch.randn(2, 4, 3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
+def test_cells_lose_units(sizes, sequence, cell):
+    model = Stepwise(cell, start=lambda _: None).double()
+    assert sizes(model, sequence) == {"cell": 7}
+
+
+def test_a_state_that_starts_loud_stays_so(sizes, sequence):
+    class Summed(Stepwise):
+        def forward(self, x):
+            state = torch.ones(2, self.cell.hidden_size, dtype=x.dtype)
+            return self.cell(x[:, 0], state).sum(1)
+
+    assert sizes(Summed(nn.GRUCell, None).double(), sequence) == {}
+
+
+@pytest.mark.filterwarnings("ignore:.*_flat_weights")
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU, nn.RNN])
+def test_layers_lose_units(sizes, sequence, layer, bidirectional):
+    class Read(nn.Module):
+        def __init__(self):
+            super().__init__()
+            options = {"batch_first": True, "bidirectional": bidirectional}
+            self.layer = layer(3, 7, **options)
+            self.last = nn.Linear(14 if bidirectional else 7, 2)
+
+        def forward(self, x):
+            return self.last(self.layer(x)[0])
+
+    assert sizes(Read().double(), sequence) == {"layer": 7}

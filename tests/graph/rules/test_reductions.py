@@ -1,0 +1,42 @@
+import pytest
+
+SUMMED = {
+    "sum": lambda h: h.sum(1),
+    "sum of all": lambda h: h.sum(),
+    "norm": lambda h: h.norm(dim=1),
+    "norm of order 1": lambda h: h.norm(1, dim=1),
+}
+COMPARED = {
+    "mean": lambda h: h.mean(1),
+    "mean of all": lambda h: h.mean(),
+    "variance": lambda h: h.var(1),
+    "largest": lambda h: h.amax(1),
+    "max": lambda h: h.max(1).values,
+    "max of all": lambda h: h.max(),
+    "position": lambda h: h.argmax(1),
+    "topk": lambda h: h.topk(2, 1).values,
+    "softmax": lambda h: h.softmax(1),
+    "cumsum": lambda h: h.cumsum(1),
+    "norm of order 0": lambda h: h.norm(0, dim=1),
+}
+OTHER_AXIS = {
+    "mean": lambda h: h.mean(0, keepdim=True),
+    "max": lambda h: h.max(0, keepdim=True).values,
+    "two": lambda h: h.maximum(h.tanh()),
+    "softmax": lambda h: h.softmax(0),
+}
+
+
+@pytest.mark.parametrize("body", SUMMED.values(), ids=SUMMED)
+def test_zeros_add_nothing(between, sizes, body):
+    assert sizes(between(lambda _, h: body(h))) == {"first": 8}
+
+
+@pytest.mark.parametrize("body", COMPARED.values(), ids=COMPARED)
+def test_statistics_couple_units(between, sizes, body):
+    assert sizes(between(lambda _, h: body(h))) == {}
+
+
+@pytest.mark.parametrize("body", OTHER_AXIS.values(), ids=OTHER_AXIS)
+def test_statistics_over_another_axis_do_not(between, sizes, body):
+    assert sizes(between(lambda m, h: m.last(body(h)))) == {"first": 8}
