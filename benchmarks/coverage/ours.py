@@ -1,6 +1,7 @@
 """Cuts a model with diffprune, through its public names only."""
 
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ from benchmarks.coverage.verdict import Cut, RefusedError
 from torch import nn
 
 from diffprune.errors import DiffpruneError
-from diffprune.graph import find_groups
+from diffprune.graph import Groups, find_groups
 from diffprune.surgery import removal
 
 NAME = "diffprune"
@@ -23,10 +24,18 @@ def cut(model: nn.Module, inputs: Inputs, ratio: float) -> Cut:
     """
     try:
         groups = find_groups(model, inputs)
+        if not len(groups):
+            raise RefusedError(main_reason(groups))
         keeps = {group.name: random_mask(group.size, ratio) for group in groups}
         return Cut(removal(model, inputs, groups, keeps).model, len(keeps))
     except DiffpruneError as error:
         raise RefusedError(str(error)) from error
+
+
+def main_reason(groups: Groups) -> str:
+    """The two commonest reasons why nothing can be cut."""
+    reasons = Counter(axis.reason.why for axis in groups.frozen)
+    return "; ".join(f"{why} ({n} axes)" for why, n in reasons.most_common(2))
 
 
 def random_mask(size: int, ratio: float) -> torch.Tensor:
