@@ -2,4 +2,7 @@
 
 from diffprune.pruner.history import Shrinkage as Shrinkage
 from diffprune.pruner.pruner import Pruner as Pruner
-from diffprune.pruner.strengths import by_macs as by_macs, by_parameters as by_parameters
+from diffprune.pruner.strengths import (
+    by_macs as by_macs,
+    by_parameters as by_parameters,
+)

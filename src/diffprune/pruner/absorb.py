@@ -13,9 +13,15 @@ from torch import Tensor, nn
 from diffprune._typing import Float
 from diffprune.gates import Gate
 from diffprune.graph import Groups
-from diffprune.graph.axes import Axis
+from diffprune.graph.axes import Axis, atoms
 from diffprune.graph.call import Value
-from diffprune.graph.rules import contractions, normalisation, pointwise, shapes, spatial
+from diffprune.graph.rules import (
+    contractions,
+    normalisation,
+    pointwise,
+    shapes,
+    spatial,
+)
 from diffprune.graph.silence import unit_numbers
 from diffprune.graph.solve import Step
 from diffprune.pruner.links import Link, axis_of
@@ -27,6 +33,7 @@ _TRANSPARENT: Final = {
     shapes.reshape, shapes.flatten, shapes.unflatten, shapes.permute, shapes.transpose,
     shapes.squeeze, shapes.unsqueeze, pointwise.same, spatial.resample,
 }  # fmt: skip
+_MAKERS: Final = {contractions.linear, contractions.conv, normalisation.batch_norm}
 _RECTIFIERS: Final = {aten.relu, aten.leaky_relu}
 
 
@@ -56,7 +63,7 @@ def _multiply_(
     axis: Axis,
     values: Float[Tensor, " units"],
 ) -> None:
-    (atom,) = axis
+    (atom,) = atoms(axis)
     for name, dim in targets:
         parameter = model.get_parameter(name)
         numbers = unit_numbers(groups.tensors[name][dim], atom).to(values.device)
@@ -103,13 +110,8 @@ def _feeders(groups: Groups, link: Link) -> list[Target] | None:
     value = link.x
     while value in made and _times_read(groups, value) == 1:
         step = made[value]
-        rows = {
-            contractions.linear: step.args[1:3],
-            contractions.conv: step.args[1:3],
-            normalisation.batch_norm: step.args[1:3],
-        }.get(step.rule)
-        if rows is not None:
-            named = [row for row in rows if isinstance(row, Value)]
+        if step.rule in _MAKERS:
+            named = [row for row in step.args[1:3] if isinstance(row, Value)]
             own = [row.name in groups.solution.parameter_names for row in named]
             once = [_uses(groups, str(row.name)) == 1 for row in named]
             return [(str(row.name), 0) for row in named] if all(own + once) else None

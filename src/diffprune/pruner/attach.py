@@ -5,8 +5,8 @@ one factor of the sum, that parameter is gated. Where two activations meet (quer
 keys), the gate goes to what produces one of them, after any normalisation.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import TypeAlias, final
 
 import torch
@@ -26,9 +26,7 @@ Target: TypeAlias = tuple[str, int]
 Units: TypeAlias = Bool[Tensor, " units"]
 
 
-def attach_(
-    model: nn.Module, groups: Groups, gates: Mapping[str, Gate]
-) -> Gating:
+def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, Gate]) -> Gating:
     """Gate a model in place.
 
     Args:
@@ -114,7 +112,10 @@ def keep_(gates: Mapping[str, Gate], kept: Mapping[str, Units]) -> dict[str, Uni
     """Cut the gates that lose units; return what these keep."""
     cut = {name: units for name, units in kept.items() if not units.all()}
     for name, units in cut.items():
-        gates[name].keep_(units.to(gates[name].logits.device))
+        old = gates[name].logits
+        gates[name].keep_(units.to(old.device))
+        if old.grad is not None:  # gradients may be accumulating
+            gates[name].logits.grad = old.grad[units.to(old.device)]
     return cut
 
 
@@ -216,11 +217,15 @@ def _around(module: nn.Module, swap: Swap) -> Sequence[RemovableHandle]:
 
 
 def _runs_in(groups: Groups, value: Value) -> str:
-    """The innermost module during whose forward a parameter is always used."""
-    paths = [
-        step.call.where.module.split(".") if step.call.where.module else []
-        for step in groups.solution.steps
-        if value in step.inputs
+    """The innermost module during whose forward a parameter is always fetched and used.
+
+    Its owner fetches it, and may be outside of where it is used (parametrizations).
+    """
+    used = [
+        step.call.where.module for step in groups.solution.steps if value in step.inputs
     ]
-    common = os.path.commonprefix(paths)
-    return ".".join(common)
+    tensors = groups.solution.tensors.items()
+    owners = [name.rpartition(".")[0] for name, other in tensors if other is value]
+    levels = zip(*(f".{path}".split(".") for path in used + owners), strict=False)
+    common = takewhile(lambda names: len(set(names)) == 1, levels)
+    return ".".join(names[0] for names in common).lstrip(".")

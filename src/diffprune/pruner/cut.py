@@ -6,7 +6,6 @@ Knows models, gates and optimizers as holders of tensors, not what they are for.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -16,6 +15,7 @@ from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom, atoms, count, size
 from diffprune.graph.call import Axes
 from diffprune.penalty import named_gates
+from diffprune.pruner.sites import NAME
 from diffprune.surgery.apply import named_tensors
 from diffprune.surgery.compare import largest_gap, tolerance
 from diffprune.surgery.optimizer import Move, check_can_follow
@@ -101,36 +101,24 @@ def _per_unit(axes: Axes, atom: Atom) -> int:
 
 def check_unchanged(model: nn.Module, groups: Groups) -> None:
     """Refuse a model whose tensors are not those the groups were found in."""
-    tensors = named_tensors(model)
     gates = tuple(f"{name}." for name in named_gates(model))
-    for name, axes in groups.tensors.items():
-        if name.startswith(gates):
-            continue
-        expected = tuple(map(size, axes))
-        if name not in tensors or tuple(tensors[name].shape) != expected:
-            now = tuple(tensors[name].shape) if name in tensors else "gone"
+    found = {
+        name: tuple(tensor.shape)
+        for name, tensor in named_tensors(model).items()
+        if not name.startswith(gates) and NAME not in name
+    }
+    expected = {
+        name: tuple(map(size, axes))
+        for name, axes in groups.tensors.items()
+        if not name.startswith(gates)
+    }
+    for name in dict.fromkeys((*expected, *found)):
+        if found.get(name) != expected.get(name):
             raise ArgumentError(
-                f"`{name}` had shape {expected} when the pruner last saw it and is now "
-                f"{now}. Change the model before making the pruner, not after."
+                f"`{name}` had shape {expected.get(name, 'none')} when the pruner last "
+                f"saw it and has {found.get(name, 'none')} now.\n"
+                "Change the model before making the pruner, not after."
             )
-
-
-def units_of(groups: Groups, plan: Plan) -> dict[Atom, Bool[Tensor, " units"]]:
-    """Which units of every group a plan keeps."""
-    found: dict[Atom, Tensor] = {}
-    for name in plan.kept:
-        groups[name]  # raises, with the names there are, if there is no such group
-    for group in groups:
-        kept = plan.kept.get(group.name, range(group.size))
-        found[group.atom] = as_mask(kept, group.size)
-    return found
-
-
-def as_mask(kept: Iterable[int], length: int) -> Bool[Tensor, " units"]:
-    """True at these indices."""
-    units = torch.zeros(length, dtype=torch.bool)
-    units[list(kept)] = True
-    return units
 
 
 def certificate(before: Sequence[Tensor], after: Sequence[Tensor]) -> Certificate:
@@ -150,9 +138,7 @@ def certificate(before: Sequence[Tensor], after: Sequence[Tensor]) -> Certificat
     return found
 
 
-def moves(
-    before: Mapping[str, Tensor], model: nn.Module, plan: Plan
-) -> list[Move]:
+def moves(before: Mapping[str, Tensor], model: nn.Module, plan: Plan) -> list[Move]:
     """What took the place of every parameter that a plan cut."""
     after = named_tensors(model)
     found: dict[Tensor, Move] = {}
@@ -163,12 +149,37 @@ def moves(
     return list(found.values())
 
 
-def check_optimizer(
-    optimizer: Optimizer, before: Mapping[str, Tensor], names: Sequence[str]
+def check_optimizers(
+    optimizers: Sequence[Optimizer],
+    tensors: Mapping[str, Tensor],
+    names: Sequence[str],
+    logits: Mapping[str, nn.Parameter],
 ) -> None:
-    """Refuse an optimizer that could not follow, while nothing has changed."""
-    cut = [(name, before[name]) for name in names]
-    check_can_follow(
-        optimizer, [(name, p) for name, p in cut if isinstance(p, nn.Parameter)]
-    )
+    """Refuse optimizers that could not follow, while nothing has changed.
 
+    Args:
+        optimizers: All that hold parameters of the model.
+        tensors: Everything in the model, by name.
+        names: What is about to be cut of it.
+        logits: What the gates hold, by gate.
+    """
+    cut = {name: tensors[name] for name in names}
+    parameters = {n: p for n, p in cut.items() if isinstance(p, nn.Parameter)}
+    gates = {f"{name} (its gate)": p for name, p in logits.items()}
+    check_can_follow(optimizers, {**parameters, **gates})
+
+
+def check_same(model: nn.Module, copied: nn.Module) -> None:
+    """Refuse what is not a copy of a model.
+
+    Raises:
+        ArgumentError: If a tensor is missing, or has another shape.
+    """
+    expected = {name: t.shape for name, t in named_tensors(model).items()}
+    found = {name: t.shape for name, t in named_tensors(copied).items()}
+    for name in dict.fromkeys((*expected, *found)):
+        if expected.get(name) != found.get(name):
+            raise ArgumentError(
+                f"this is no copy of the model as it is now: `{name}` differs.\n"
+                "Copy it after making the pruner: `copy.deepcopy(pruner.model)`."
+            )

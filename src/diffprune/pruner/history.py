@@ -34,5 +34,10 @@ class Shrinkage:
     def from_dict(cls, data: Mapping[str, Any]) -> "Shrinkage":
         """Read what `to_dict` wrote."""
         certificate = data["certificate"]
-        made = None if certificate is None else Certificate(**certificate)
-        return cls(**{**data, "certificate": made})
+        return cls(
+            int(data["step"]),
+            dict(data["units"]),
+            int(data["parameters"]),
+            int(data["macs"]),
+            None if certificate is None else Certificate(**certificate),
+        )

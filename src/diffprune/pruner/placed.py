@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from diffprune._typing import Bool, Int
 from diffprune.gates import Gate, fold_gates
 from diffprune.graph import Groups, PruneGroup
-from diffprune.graph.axes import Atom, Axis, atoms, mask
+from diffprune.graph.axes import Atom, atoms, mask
 from diffprune.graph.call import Axes, Call, Value
 from diffprune.graph.silence import unit_numbers
 from diffprune.graph.solve import Step
@@ -37,6 +37,7 @@ class GateRule:
         self.links: list[Link] = []
 
     def __call__(self, call: Call, x: Value, values: Value, dim: int) -> Axes:
+        """Give the output a dimension of its own, and remember both ends."""
         dim %= len(x.axes)
         if values.shape != x.shape[dim : dim + 1]:
             for axis in x.axes[dim:]:
@@ -57,7 +58,9 @@ class GateRule:
 class _Closed(Spreading[Tensor]):
     """Silence that starts in closed gates, and in nothing else."""
 
-    def __init__(self, groups: Groups, rule: GateRule, closed: Mapping[Atom, Units]) -> None:
+    def __init__(
+        self, groups: Groups, rule: GateRule, closed: Mapping[Atom, Units]
+    ) -> None:
         self._rule = rule
         self._closed = closed
         super().__init__(groups.solution, lambda *_: {}, _all_units)
@@ -173,7 +176,9 @@ class Placed:
             gate = gates[name]
             before = mask(axis_of(groups, link.x, link.dim), needed)
             behind = mask(axis_of(groups, link.out, link.dim), needed)
-            old = torch.arange(len(behind)) if gate.select is None else gate.select.cpu()
+            old = (
+                torch.arange(len(behind)) if gate.select is None else gate.select.cpu()
+            )
             places = (before.cumsum(0) - 1)[old[behind]]
             in_line = torch.equal(places, torch.arange(int(before.sum())))
             gate.select = None if in_line else places.to(gate.logits.device)

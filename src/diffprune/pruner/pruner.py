@@ -3,8 +3,7 @@
 The one place where gates, groups and surgery meet.
 """
 
-import fnmatch
-import warnings
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
@@ -21,13 +20,23 @@ from diffprune.gates.bank import is_plain, pooled_penalty
 from diffprune.graph import Groups, PruneGroup, find_groups
 from diffprune.graph.axes import Atom
 from diffprune.graph.rules import Op, Rule
-from diffprune.graph.trace import ExampleInputs, check_plain
+from diffprune.graph.trace import ExampleInputs
 from diffprune.penalty import named_gates, parameter_groups
 from diffprune.pruner import cut, placed
 from diffprune.pruner.attach import Attached
 from diffprune.pruner.history import Shrinkage
-from diffprune.pruner.sites import Gating
-from diffprune.pruner.strengths import Strength, check_patterns, strength_of
+from diffprune.pruner.options import (
+    MARK,
+    Gates,
+    Schedule,
+    check_options,
+    check_placed,
+    default_gate,
+    make_gates,
+)
+from diffprune.pruner.resume import read_state
+from diffprune.pruner.safety import are_finite, closed_for_good
+from diffprune.pruner.strengths import Strength, strength_of
 from diffprune.pruner.summary import summarise
 from diffprune.surgery.apply import apply_plan_, named_tensors
 from diffprune.surgery.compare import outputs
@@ -36,14 +45,7 @@ from diffprune.surgery.optimizer import Move, follow_
 from diffprune.surgery.plan import Certificate, Plan, plan_removal
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-MakeGate: TypeAlias = Callable[[PruneGroup], Gate]
-Schedule: TypeAlias = int | Callable[[int], bool]
 Units: TypeAlias = Bool[Tensor, " units"]
-
-
-def default_gate(group: PruneGroup) -> Gate:
-    """The paper's gate: independent units, no noise."""
-    return Gate(group.size)
 
 
 class Pruner(Generic[ModuleT]):
@@ -88,7 +90,7 @@ class Pruner(Generic[ModuleT]):
         example_inputs: ExampleInputs,
         *,
         strength: Strength = 1e-5,
-        gate: MakeGate | Mapping[str, MakeGate] = default_gate,
+        gate: Gates = default_gate,
         schedule: Schedule = 100,
         reopen: float = 0.05,
         round_to: int = 1,
@@ -97,7 +99,7 @@ class Pruner(Generic[ModuleT]):
         rules: Mapping[Op, Rule] | None = None,
         on_removal: Callable[[Shrinkage], None] | None = None,
     ) -> None:
-        _check(model, schedule, reopen)
+        check_options(model, schedule, reopen, round_to)
         self.model = model
         self.example_inputs = example_inputs
         self.history: list[Shrinkage] = []
@@ -113,13 +115,14 @@ class Pruner(Generic[ModuleT]):
         self.groups: Groups = find_groups(
             model, example_inputs, freeze=freeze, heads=heads, rules=known
         )
-        self._gated = (
-            placed.Placed(model, self.groups, rule)
-            if own
-            else Attached(model, self.groups, _make_gates(self.groups, strength, gate, model))
-        )
+        if own:
+            self._gated = placed.Placed(model, self.groups, rule)
+            check_placed(gate, strength, self._gated.units)
+        else:
+            made = make_gates(model, self.groups, strength, gate)
+            self._gated = Attached(model, self.groups, made)
+        vars(model)[MARK] = True
         self.gates: dict[str, Gate] = self._gated.gates(model)
-        check_patterns(strength, list(self._gated.units))
         self._kept = {n: list(range(gate.size)) for n, gate in self.gates.items()}
         self.dense = self.shape()
         self._strengths = self._compute_strengths()
@@ -155,16 +158,21 @@ class Pruner(Generic[ModuleT]):
 
         Args:
             model: Made with `copy.deepcopy(pruner.model)` or an `AveragedModel` of it.
-        """
-        self._copies.append(model.module if isinstance(model, AveragedModel) else model)
 
-    def step(self, optimizer: Optimizer) -> Shrinkage | None:
+        Raises:
+            ArgumentError: If it is not a copy of the model as it is now.
+        """
+        copied = model.module if isinstance(model, AveragedModel) else model
+        cut.check_same(self.model, copied)
+        self._copies.append(copied)
+
+    def step(self, *optimizers: Optimizer) -> Shrinkage | None:
         """Call after every optimizer step: now and then, removes closed units."""
         self._check_running()
         self.steps += 1
         every = self._schedule
         is_due = every(self.steps) if callable(every) else self.steps % every == 0
-        return self.remove_closed_(optimizer) if is_due else None
+        return self.remove_closed_(*optimizers) if is_due else None
 
     def remove_closed_(self, *optimizers: Optimizer) -> Shrinkage | None:
         """Remove what is closed for good, now; nothing if nothing is.
@@ -174,23 +182,31 @@ class Pruner(Generic[ModuleT]):
             ArgumentError: If an optimizer cannot follow; nothing has changed.
         """
         self._check_running()
-        closed = {name: self._closed_for_good(g) for name, g in self.gates.items()}
-        if not self._are_finite():
+        if not are_finite(dict(self.model.named_parameters())):
             return None
+        closed = {n: closed_for_good(g, self._reopen) for n, g in self.gates.items()}
         return self._remove_(closed, optimizers)
 
-    def finalize(self) -> ModuleT:
+    def finalize(self, *optimizers: Optimizer) -> ModuleT:
         """Remove all closed units, fold the gates away, and hand the model back.
 
         The model is the user's own object, of its own class, with its own names, plain
         and small; in eval mode it computes what it did before.
+
+        Args:
+            *optimizers: Give them to train the model further.
         """
         self._check_running()
-        self._remove_({name: ~gate.is_open() for name, gate in self.gates.items()}, ())
+        if are_finite(dict(self.model.named_parameters())):
+            closed = {name: ~gate.is_open() for name, gate in self.gates.items()}
+            self._remove_(closed, optimizers)
         before = outputs(self.model, self.example_inputs)
+        trial = copy.deepcopy(self.model)
+        self._gated.finish_(trial, self.groups)
+        cut.certificate(before, outputs(trial, self.example_inputs))
         for model in [self.model, *self._copies]:
             self._gated.finish_(model, self.groups)
-        cut.certificate(before, outputs(self.model, self.example_inputs))
+            vars(model).pop(MARK)
         self._is_finished = True
         return self.model
 
@@ -226,21 +242,14 @@ class Pruner(Generic[ModuleT]):
             raise ArgumentError(
                 "this pruner has already removed units; load the state into a new one."
             )
-        plan = Plan.from_json(state["plan"])
-        needed = cut.units_of(self.groups, plan)
-        closed = dict[str, Units]()
-        for name, unit in self._gated.units.items():
-            kept, present = state["gates"][name]
-            closed[name] = ~cut.as_mask(kept, unit.size)
-            needed[unit.atom] = cut.as_mask([kept[i] for i in present], unit.size)
-        self._cut_(needed, closed, optimizers, verify=False)
-        self.steps = state["steps"]
-        self.history = [Shrinkage.from_dict(record) for record in state["history"]]
+        saved = read_state(state, self.groups, self._gated.units)
+        self._cut_(saved.needed, saved.closed, optimizers, verify=False)
+        self.steps, self.history = saved.steps, list(saved.history)
 
     def _remove_(
         self, closed: Mapping[str, Units], optimizers: Sequence[Optimizer]
     ) -> Shrinkage | None:
-        wide = {name: self._round_up(name, units.cpu()) for name, units in closed.items()}
+        wide = {n: self._round_up(n, units.cpu()) for n, units in closed.items()}
         needed = self._gated.needed(self.model, self.groups, wide)
         if all(bool(units.all()) for units in needed.values()):
             return None
@@ -260,30 +269,13 @@ class Pruner(Generic[ModuleT]):
         verify: bool = True,
     ) -> Certificate | None:
         """Cut model, copies, gates and optimizers, or nothing at all."""
-        models = [self.model, *self._copies]
-        plan = plan_removal(
-            self.groups, {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
-        )
+        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
+        plan = plan_removal(self.groups, masks)
         cut.check_unchanged(self.model, self.groups)
         tensors = named_tensors(self.model)
         logits = {name: gate.logits for name, gate in self.gates.items()}
-        for optimizer in optimizers:
-            cut.check_optimizer(optimizer, tensors, list(plan.tensors))
-        before = outputs(self.model, self.example_inputs) if verify else []
-        snapshot, groups = cut.Snapshot.of(models, needed), self.groups
-        try:
-            for model in models:
-                apply_plan_(model, plan)
-            kept = [self._gated.cut_(m, groups, needed, closed) for m in models][0]
-            self.groups = cut.resize_(groups, needed)
-            for model in models:
-                self._gated.refresh_(model, self.groups)
-            after = outputs(self.model, self.example_inputs) if verify else []
-            found = cut.certificate(before, after) if verify else None
-        except BaseException:
-            snapshot.restore_()
-            self.groups = groups
-            raise
+        cut.check_optimizers(optimizers, tensors, [*plan.tensors], logits)
+        kept, found = self._shrink_(plan, needed, closed, verify=verify)
         moved = cut.moves(tensors, self.model, plan) + [
             Move(logits[name], self.gates[name].logits, {0: _numbers(units)})
             for name, units in kept.items()
@@ -295,6 +287,35 @@ class Pruner(Generic[ModuleT]):
             self._kept[name] = [self._kept[name][i] for i in _numbers(units)]
         self._strengths = self._compute_strengths()
         return found
+
+    def _shrink_(
+        self,
+        plan: Plan,
+        needed: Mapping[Atom, Units],
+        closed: Mapping[str, Units],
+        *,
+        verify: bool,
+    ) -> tuple[dict[str, Units], Certificate | None]:
+        """Cut the models and their gates, and verify; undo it if that fails."""
+        models, groups = [self.model, *self._copies], self.groups
+        before = outputs(self.model, self.example_inputs) if verify else []
+        snapshot = cut.Snapshot.of(models, needed)
+        try:
+            # Gates first: parametrized layers are evaluated when they are cut.
+            kept, *_ = [self._gated.cut_(m, groups, needed, closed) for m in models]
+            self.groups = cut.resize_(groups, needed)
+            for model in models:
+                self._gated.refresh_(model, self.groups)
+                apply_plan_(model, plan)
+            if not verify:
+                return kept, None
+            return kept, cut.certificate(
+                before, outputs(self.model, self.example_inputs)
+            )
+        except BaseException:
+            snapshot.restore_()
+            self.groups = groups
+            raise
 
     def shape(self, found: Certificate | None = None) -> Shrinkage:
         """What is left of the model now."""
@@ -315,23 +336,6 @@ class Pruner(Generic[ModuleT]):
         score = self.gates[name].prob_open().detach().cpu()
         return ~widen(~closed, width, score)
 
-    def _closed_for_good(self, gate: Gate) -> Units:
-        closed = ~gate.is_open()
-        has_noise = gate.log_noise_var is not None or gate.base is not None
-        if gate.u == "sigmoid" and not has_noise:
-            return closed
-        return closed & (gate.prob_open().detach() < self._reopen)
-
-    def _are_finite(self) -> bool:
-        broken = [n for n, g in self.gates.items() if not g.logits.isfinite().all()]
-        if broken:
-            warnings.warn(
-                f"the gate of `{broken[0]}` holds NaN or infinite numbers; nothing is "
-                "removed. Lower the learning rate, or check the loss.",
-                stacklevel=4,
-            )
-        return not broken
-
     def units(self) -> list[PruneGroup]:
         """What each gate can remove, by the name of the gate, at its present size."""
         current = {group.atom: group for group in self.groups}
@@ -348,46 +352,6 @@ class Pruner(Generic[ModuleT]):
                 "this pruner was finalized: its model is plain and has no gates.\n"
                 "To prune it further, make a new `Pruner` for it."
             )
-
-
-def _make_gates(
-    groups: Groups,
-    strength: Strength,
-    gate: MakeGate | Mapping[str, MakeGate],
-    model: nn.Module,
-) -> dict[str, Gate]:
-    like = next(p for p in model.parameters() if p.is_floating_point())
-    chosen = [group for group in groups if strength_of(strength, group) is not None]
-    if not chosen:
-        raise ArgumentError(
-            "nothing in this model can be removed:\n"
-            + "\n".join(f"  {axis}" for axis in groups.frozen)
-        )
-    made = {group.name: _maker(gate, group)(group) for group in chosen}
-    return {name: gate.to(like.device, like.dtype) for name, gate in made.items()}
-
-
-def _maker(gate: MakeGate | Mapping[str, MakeGate], group: PruneGroup) -> MakeGate:
-    if not isinstance(gate, Mapping):
-        return gate
-    patterns = [p for p in gate if fnmatch.fnmatchcase(group.name, p)]
-    return gate[patterns[0]] if patterns else default_gate
-
-
-def _check(model: nn.Module, schedule: Schedule, reopen: float) -> None:
-    check_plain(model)
-    if any(isinstance(module, Gating) for module in model.modules()):
-        raise ArgumentError(
-            "this model already has a pruner. Call its `finalize()` first, or start "
-            "again from a fresh model."
-        )
-    if not callable(schedule) and schedule < 1:
-        raise ArgumentError(f"schedule must be at least one step, got {schedule}.")
-    if not 0 <= reopen <= 0.5:
-        raise ArgumentError(
-            f"reopen is a probability of at most 1/2, got {reopen}: a unit that is more "
-            "likely open than closed is open."
-        )
 
 
 def _numbers(units: Units) -> tuple[int, ...]:

@@ -7,9 +7,8 @@ from typing import TypeAlias
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.graph import PruneGroup
 
-Strength: TypeAlias = (
-    float | Callable[[PruneGroup], float] | Mapping[str, "float | Callable[[PruneGroup], float]"]
-)
+OneStrength: TypeAlias = float | Callable[[PruneGroup], float]
+Strength: TypeAlias = OneStrength | Mapping[str, OneStrength]
 
 
 def by_macs(strength: float) -> Callable[[PruneGroup], float]:
@@ -25,21 +24,25 @@ def by_parameters(strength: float) -> Callable[[PruneGroup], float]:
 def strength_of(strength: Strength, group: PruneGroup) -> float | None:
     """The strength for one group; None if no pattern matches it."""
     if isinstance(strength, Mapping):
-        matching = [s for p, s in strength.items() if fnmatch.fnmatchcase(group.name, p)]
-        return strength_of(matching[0], group) if matching else None
+        patterns = [p for p in strength if fnmatch.fnmatchcase(group.name, p)]
+        return strength_of(strength[patterns[0]], group) if patterns else None
     value = strength(group) if callable(strength) else strength
-    if not value >= 0:
-        raise ArgumentError(f"the strength for `{group.name}` must be >= 0, got {value}.")
+    if not 0 <= value < float("inf"):
+        raise ArgumentError(
+            f"the strength for `{group.name}` must be finite and >= 0, got {value}."
+        )
     return float(value)
 
 
-def check_patterns(strength: Strength, names: Sequence[str]) -> None:
-    """Refuse patterns that match no gate."""
-    if not isinstance(strength, Mapping):
-        return
-    for pattern in strength:
-        if not fnmatch.filter(names, pattern):
+def check_patterns(option: str, patterns: object, names: Sequence[str]) -> None:
+    """Refuse patterns of an option that match no name.
+
+    Raises:
+        UnknownNameError: If one does not; the message lists the names.
+    """
+    for pattern in patterns if isinstance(patterns, Mapping) else ():
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
             raise UnknownNameError(
-                f"strength: nothing matches `{pattern}`; there are "
+                f"{option}: nothing matches `{pattern}`; there are "
                 f"{', '.join(f'`{name}`' for name in names)}."
             )

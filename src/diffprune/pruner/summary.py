@@ -1,6 +1,6 @@
 """A pruner's state as a table a person can read."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from diffprune.pruner.pruner import Pruner
 
 
-def summarise(pruner: "Pruner") -> str:
+def summarise(pruner: "Pruner[Any]") -> str:
     """Per group: kept of total, parameters, MACs, open probability; then totals."""
     now, dense = pruner.shape(), pruner.dense
     units = {unit.name: unit for unit in pruner.units()}

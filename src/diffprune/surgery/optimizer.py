@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils import _pytree as pytree
 
 from diffprune.errors import ArgumentError
 from diffprune.surgery.apply import select
@@ -27,24 +28,44 @@ class Move:
 
 
 def check_can_follow(
-    optimizer: Optimizer, cut: Sequence[tuple[str, nn.Parameter]]
+    optimizers: Sequence[Optimizer], cut: Mapping[str, nn.Parameter]
 ) -> None:
-    """Refuse, by name, parameters that the optimizer lacks or remembers oddly."""
-    held = {p for group in optimizer.param_groups for p in group["params"]}
-    for name, parameter in cut:
-        if parameter not in held and parameter.requires_grad:
+    """Refuse, by name, what no optimizer holds, and what one remembers oddly.
+
+    Args:
+        optimizers: All that train the parameters; none if they are not trained.
+        cut: The parameters to be cut, by name.
+
+    Raises:
+        ArgumentError: If there is any.
+    """
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    held = {parameter for group in groups for parameter in group["params"]}
+    for name, parameter in cut.items():
+        if optimizers and parameter.requires_grad and parameter not in held:
             raise ArgumentError(
                 f"the optimizer does not hold `{name}`, which is about to be cut.\n"
                 "Build it from all parameters: "
                 "`torch.optim.Adam(pruner.parameter_groups(lr=...))`."
             )
-        for key, value in optimizer.state.get(parameter, {}).items():
-            if isinstance(value, Tensor) and not _follows(value, parameter):
+    names: dict[Tensor, str] = {p: name for name, p in cut.items()}
+    for optimizer in optimizers:
+        _check_state(optimizer, names)
+
+
+def _check_state(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
+    """Refuse odd state of any parameter: it may be that of all of them together."""
+    for parameter, state in optimizer.state.items():
+        for key, value in state.items():
+            tensors = [v for v in pytree.tree_leaves(value) if isinstance(v, Tensor)]
+            if isinstance(value, Tensor) and _follows(value, parameter):
+                continue
+            if tensors:
                 raise ArgumentError(
                     f"{type(optimizer).__name__} keeps `{key}` of shape "
-                    f"{tuple(value.shape)} for `{name}` of shape "
-                    f"{tuple(parameter.shape)}: diffprune cannot tell how to cut it.\n"
-                    "Use an optimizer whose state has the shape of its parameters."
+                    f"{tuple(tensors[0].shape)} for `{names.get(parameter, '?')}` of "
+                    f"shape {tuple(parameter.shape)}: diffprune cannot tell how to cut "
+                    "it.\nUse an optimizer whose state has the shape of its parameters."
                 )
 
 
@@ -52,9 +73,7 @@ def follow_(optimizer: Optimizer, moves: Sequence[Move]) -> None:
     """Put the new parameters in place of the old, with the state of what survived."""
     by_old = {move.old: move for move in moves}
     for group in optimizer.param_groups:
-        group["params"] = [
-            by_old[p].new if p in by_old else p for p in group["params"]
-        ]
+        group["params"] = [by_old[p].new if p in by_old else p for p in group["params"]]
     for move in moves:
         if move.old in optimizer.state:
             state = optimizer.state.pop(move.old)
@@ -80,5 +99,4 @@ def _cut(state: Tensor, move: Move) -> Tensor:
         for dim, kept in move.dims.items()
         if state.shape[dim] == move.old.shape[dim]
     }
-    cut = select(state, dims)
-    return cut
+    return select(state, dims)
