@@ -9,11 +9,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import gate_speed, lenet_step
+from . import gate_speed, graph_speed, lenet_step
 from ._records import write_record
 from ._timing import Measurement
 
-BENCHMARKS = {"gate_speed": gate_speed, "lenet_step": lenet_step}
+BENCHMARKS = {
+    "gate_speed": gate_speed,
+    "graph_speed": graph_speed,
+    "lenet_step": lenet_step,
+}
 RESULTS = Path(__file__).parent.parent / "results" / "benchmarks"
 
 

@@ -15,7 +15,6 @@ import subprocess
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from multiprocessing import get_context
@@ -112,10 +111,8 @@ def run(tally: Tally, record: Path, processes: int) -> None:
     first = range(tally.start + tally.done, tally.stop, CHUNK)
     chunks = [range(at, min(at + CHUNK, tally.stop)) for at in first]
     # Workers are replaced now and then: tracing leaks a little memory.
-    with ProcessPoolExecutor(
-        processes, get_context("spawn"), _prepare, max_tasks_per_child=10
-    ) as pool:
-        for outcomes in pool.map(_check_all, chunks):
+    with get_context("spawn").Pool(processes, _prepare, maxtasksperchild=10) as pool:
+        for outcomes in pool.imap(_check_all, chunks):
             tally.add(outcomes)
             write(tally, record)
             print(
