@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint docs bench clean
+.PHONY: demo test test-all lint docs bench coverage clean
 
 demo: $(READY)
 	@$(BIN)/diffprune demo
@@ -28,8 +28,18 @@ docs: $(READY)
 bench: $(READY)
 	@$(BIN)/python -m benchmarks
 
+# Hundreds of public architectures, in an environment of their own: hours, resumable.
+coverage: .venv-coverage/.ready
+	@.venv-coverage/bin/python -m benchmarks.coverage
+
 clean:
 	rm -rf .venv site .pytest_cache .ruff_cache
+
+.venv-coverage/.ready: pyproject.toml constraints.txt benchmarks/coverage/requirements.txt
+	@test -x .venv-coverage/bin/python || $(PYTHON) -m venv --upgrade-deps .venv-coverage
+	@.venv-coverage/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e . \
+		-r benchmarks/coverage/requirements.txt
+	@touch $@
 
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up .venv (about two minutes, once)"

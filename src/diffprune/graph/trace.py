@@ -7,7 +7,7 @@ module paths on every node, and the origin of integers from `sizes`.
 import logging
 import warnings
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -76,7 +76,10 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
     traces = (_trace(model, inputs, training=False),)
     names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     if not names <= traces[0].read:
-        traces = (*traces, _trace(model, inputs, training=True))
+        # What only runs in training may branch at random there; it is then unread, and
+        # its own parameters stay whole.
+        with suppress(TraceError):
+            traces = (*traces, _trace(model, inputs, training=True))
     return traces
 
 
