@@ -4,7 +4,7 @@ from torch import nn
 from diffprune import find_groups
 
 EXPECTED = """\
-2 groups in a model of 86 parameters and 256 MACs
+2 groups in a model of 78 parameters and 256 MACs
 group  units  parameters/unit  MACs/unit  where
 0          5               11         40  0.weight[0], 0.bias[0], 2.weight[1]
 2          7                8         28  2.weight[0], 2.bias[0], 3.weight[1]
@@ -15,10 +15,7 @@ frozen:
 
 def test_groups_print_as_a_table():
     model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 7), nn.Linear(7, 2))
-    assert (
-        str(find_groups(model, torch.rand(4, 3))).splitlines()[1:5]
-        == (EXPECTED.splitlines()[1:5])
-    )
+    assert str(find_groups(model, torch.rand(4, 3))) == EXPECTED
 
 
 def test_many_places_are_cut_short_and_positions_left_out():
