@@ -1,0 +1,148 @@
+# ruff: noqa: INP001 - a script beside the pages it fills, not a package
+"""Markdown tables from the records under results/; measures nothing.
+
+`python docs/tables.py` prints every table and refreshes those in README.md. In the site
+they are filled in when it is built. A table stands between two comments:
+
+    <!-- table: demo -->
+    <!-- end -->
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+RESULTS = ROOT / "results"
+
+Record = Mapping[str, Any]
+Row = Sequence[str]
+
+_SLOT = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def fill(text: str, results: Path = RESULTS) -> str:
+    """Put every table into its place; what stood there before is replaced.
+
+    Raises:
+        KeyError: If there is no table of that name.
+    """
+    return _SLOT.sub(
+        lambda slot: f"{slot[1]}\n{TABLES[slot[2]](results)}\n\n{slot[3]}", text
+    )
+
+
+def demo(results: Path) -> str:
+    """The demo, a row for every seed."""
+    header = (
+        "seed", "test error, dense", "pruned", "open gates", "connected units",
+        "parameters", "MACs per image",
+    )  # fmt: skip
+    records = [_load(path) for path in sorted((results / "demo").glob("seed-?.json"))]
+    return _table(header, map(_demo_row, records), "diffprune demo --seed 0")
+
+
+def benchmarks(results: Path) -> str:
+    """What was timed against what, a row for every measurement."""
+    header = ("what", "compared with", "ms", "ms", "ratio", "quartiles", "target")
+    records = map(_load, sorted((results / "benchmarks").glob("*.json")))
+    rows = [
+        _benchmark_row(measurement)
+        for record in records
+        for measurement in record.get("measurements", ())
+    ]
+    return _table(header, rows, "make bench")
+
+
+def coverage(results: Path) -> str:
+    """The report on public architectures, below its own title."""
+    report = results / "coverage" / "README.md"
+    if not report.exists():
+        return _missing("python -m benchmarks.coverage")
+    return report.read_text(encoding="utf-8").partition("\n")[2].strip()
+
+
+def generated(results: Path) -> str:
+    """How removal fared on random networks, from a count that may still go on."""
+    header = ("networks", "exact", "refused", "wrong", "crashed", "groups cut")
+    paths = sorted((results / "generated").glob("*.json"))
+    rows = [
+        (
+            f"{record['done']:,}",
+            *(f"{record['verdicts'].get(name, 0):,}" for name in header[1:5]),
+            f"{record['groups']:,}",
+        )
+        for record in map(_load, paths)
+    ]
+    command = "PYTHONPATH=tests python -m benchmarks.generated --stop 20000"
+    return _table(header, rows, command)
+
+
+TABLES: Mapping[str, Callable[[Path], str]] = {
+    "demo": demo,
+    "benchmarks": benchmarks,
+    "coverage": coverage,
+    "generated": generated,
+}
+
+
+def _demo_row(record: Record) -> Row:
+    dense, pruned = record["dense"], record["pruned"]
+    return (
+        str(record["seed"]),
+        f"{dense['test_error']:.2f} %",
+        f"{pruned['test_error']:.2f} %",
+        "-".join(map(str, pruned["raw_widths"])),
+        "-".join(map(str, pruned["effective_widths"])),
+        _of(pruned["parameters"], dense["parameters"]),
+        _of(pruned["macs"], dense["macs"]),
+    )
+
+
+def _benchmark_row(measurement: Record) -> Row:
+    low, high = measurement["spread"]
+    target = measurement["target"]
+    return (
+        measurement["subject"],
+        measurement["reference"],
+        f"{measurement['subject_ms']:.2f}",
+        f"{measurement['reference_ms']:.2f}",
+        f"{measurement['ratio']:.2f}",
+        f"{low:.2f} to {high:.2f}",
+        "" if target is None else f"{target:.2f}",
+    )
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,} ({part / whole:.1%})"
+
+
+def _table(header: Row, rows: Iterable[Row], command: str) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    if not lines:
+        return _missing(command)
+    ruler = f"|{' --- |' * len(header)}"
+    return "\n".join([f"| {' | '.join(header)} |", ruler, *lines])
+
+
+def _missing(command: str) -> str:
+    return f"*There is no record yet; `{command}` makes one.*"
+
+
+def _load(path: Path) -> Record:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    """Print all tables, and refresh those of the README."""
+    for name, make in TABLES.items():
+        sys.stdout.write(f"{name}\n\n{make(RESULTS)}\n\n")
+    README.write_text(fill(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
