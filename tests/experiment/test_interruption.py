@@ -1,0 +1,29 @@
+import os
+import signal
+
+import pytest
+
+from diffprune.experiment.interruption import Interruption
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_noted_and_not_obeyed(number):
+    before = signal.getsignal(number)
+    with Interruption() as interruption:
+        assert not interruption.is_requested
+        os.kill(os.getpid(), number)
+        assert interruption.is_requested
+    assert signal.getsignal(number) is before
+
+
+def test_the_second_is_obeyed():
+    with pytest.raises(KeyboardInterrupt), Interruption():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_handlers_are_restored_after_an_error():
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(ZeroDivisionError), Interruption():
+        raise ZeroDivisionError
+    assert signal.getsignal(signal.SIGINT) is before
