@@ -61,6 +61,16 @@ def test_a_copy_is_cut_and_the_original_left(model):
     assert not shared
 
 
+def test_gradients_stay_with_the_model_that_has_them(model):
+    model(torch.rand(2, 3)).sum().backward()
+    gradient = model[2].weight.grad
+    small = apply_plan(model, PLAN)
+    assert all(parameter.grad is None for parameter in small.parameters())
+    apply_plan_(model, PLAN)
+    assert torch.equal(model[2].weight.grad, gradient[:, [0, 2]])
+    assert model[2].bias.grad is not None
+
+
 def test_in_place_gives_what_the_copy_gives(model):
     small = apply_plan(model, PLAN)
     apply_plan_(model, PLAN)

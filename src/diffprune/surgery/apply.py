@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +24,12 @@ def apply_plan(model: ModuleT, plan: Plan) -> ModuleT:
     tensors = named_tensors(model)
     # What a deep copy finds in its memo it takes for the copy: tensors shrink on the
     # way, under all their names at once, and nothing is copied at full size.
-    memo = {id(tensors[n]): shrink(tensors[n], d) for n, d in plan.tensors.items()}
-    small = copy.deepcopy(model, {**memo})
+    memo: dict[int, Any] = {
+        id(tensors[name]): shrink(tensors[name], dims)
+        for name, dims in plan.tensors.items()
+    }
+    small = copy.deepcopy(model, memo)
+    small.zero_grad()  # a copied parameter has no gradient; nor shall a shrunk one
     _refresh_(small, plan)
     return small
 

@@ -4,7 +4,7 @@ A plan can be printed, compared, written as JSON and composed with the next one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -198,9 +198,11 @@ def _read(data: dict[str, Any]) -> Plan:
     )
 
 
-def _indices(numbers: Sequence[object]) -> Indices:
-    found = tuple(map(_natural, numbers if isinstance(numbers, list) else [None]))
-    if not found or any(a >= b for a, b in pairwise(found)):
+def _indices(numbers: object) -> Indices:
+    if not isinstance(numbers, list) or not numbers:
+        raise TypeError(f"expected a list of kept indices, got {numbers!r}")
+    found = tuple(map(_natural, numbers))
+    if any(a >= b for a, b in pairwise(found)):
         raise ValueError(f"kept indices must be distinct and rising, got {numbers!r}")
     return found
 
