@@ -245,11 +245,11 @@ def test_optimizer_state_of_the_survivors_is_what_it_was():
 def times_open(gate, steps):
     """For each step which units are open, while task and penalty pull at the gate."""
     optimizer = optim.SGD(gate.parameters(), lr=1.0, momentum=0.9)
-    x = torch.rand(8, gate.size)
+    worth = torch.randn(gate.size)
     for _ in range(steps):
         optimizer.zero_grad()
-        pull = (gate(x) - 2 * torch.rand(gate.size)).square().mean()
-        (pull + 0.01 * gate.prob_open().sum()).backward()
+        task = -(gate.values() * worth).sum()
+        (task + 0.01 * gate.prob_open().sum()).backward()
         optimizer.step()
         yield gate.is_open()
 

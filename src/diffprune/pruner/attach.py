@@ -98,7 +98,8 @@ class Attached:
     def finish_(self, model: nn.Module, groups: Groups) -> None:
         """Multiply the gates into the parameters and leave the model alone."""
         del groups
-        gating, tensors = gating_of(model), named_tensors(model)
+        # In eval mode: noise must not become a weight.
+        gating, tensors = gating_of(model).eval(), named_tensors(model)
         for site in gating.factors:
             parameter = tensors[site.replace("/", ".")]
             parameter.copy_(gating.gated(site, parameter))

@@ -197,6 +197,7 @@ class Placed:
         """Absorb the gates into parameters, and leave a plain selection if need be."""
         fold_gates(model)
         for name, gate in self.gates(model).items():
+            gate.eval()  # noise must not become a weight
             link = self._links.get(name)
             absorbed = link is not None and absorb_(model, groups, link, gate)
             left = Select(gate.dim, gate.select, None if absorbed else _spread(gate))
