@@ -77,7 +77,6 @@ def demo(
     from diffprune.experiment.view import progress_bars  # noqa: PLC0415
 
     with _said_plainly():
-        run.recipes(seed=seed, epochs=epochs)
         with progress_bars(screen, ["dense", "pruned"], epochs=epochs) as bars:
             summary = run.run_demo(out, seed=seed, epochs=epochs, on_epoch=bars)
     if as_json:

@@ -5,25 +5,30 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from diffprune.demo import training
-from diffprune.demo.run import run_demo
-from diffprune.demo.training import Recipe, error_rate
-from diffprune.gates import Gate
-from diffprune.recipes.digits import Digits, load_digits
-from diffprune.recipes.models import LeNet5
+from diffprune.demo.run import recipes, run_demo
+from diffprune.experiment import builtin
+from diffprune.recipes.counting import Widths
+from diffprune.recipes.digits import load_digits
+from diffprune.recipes.examples import Split
 
-QUICK = Recipe(epochs=2, batch_size=10)
+SILENT = {"dense": lambda _: None, "pruned": lambda _: None}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def digits():
-    """Few digits, for speed."""
+    """Few digits and small batches, for speed and for many steps."""
     everything = load_digits()
-    few = Digits(
-        everything.train.take(torch.arange(100)), everything.validation, everything.test
+    few = Split(
+        everything.train.take(torch.arange(80)),
+        everything.validation.take(torch.arange(50)),
+        everything.test.take(torch.arange(50)),
     )
+    quick = replace(builtin.digits_sigmoid(), batch_size=4, remove_every=10)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("diffprune.demo.run.load_digits", lambda: few)
+        patch.setattr("diffprune.experiment.builtin.load_digits", lambda: few)
+        patch.setattr(
+            "diffprune.demo.run.digits_sigmoid", lambda seed: replace(quick, seed=seed)
+        )
         yield few
 
 
@@ -31,70 +36,76 @@ def digits():
 def run(tmp_path_factory):
     """A short run: its directory, its summary and the news it sent."""
     out, news = tmp_path_factory.mktemp("demo"), []
-    summary = run_demo(out, seed=3, recipe=QUICK, on_epoch=lambda *n: news.append(n))
-    return out, summary, news
+    on_epoch = {name: lambda e, n=name: news.append((n, e)) for name in SILENT}
+    return out, run_demo(out, seed=3, epochs=2, on_epoch=on_epoch), news
 
 
-def test_equal_seeds_give_equal_files(run, tmp_path):
-    out, _, _ = run
-    torch.manual_seed(99)  # whatever happened before must not matter
-    run_demo(tmp_path, seed=3, recipe=QUICK, on_epoch=lambda *_: None)
-    for name in ("metrics.jsonl", "pruned.safetensors"):
-        assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
+def metrics(out):
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return [{**json.loads(line), "seconds": None} for line in lines]
 
 
-def test_the_number_of_threads_is_left_alone_and_does_not_matter(run, tmp_path):
+@pytest.mark.parametrize("threads", [1, 2])
+def test_equal_seeds_give_equal_files_on_any_number_of_threads(run, tmp_path, threads):
     out, _, _ = run
     before = torch.get_num_threads()
-    torch.set_num_threads(2)
+    torch.manual_seed(99)  # whatever happened before must not matter
+    torch.set_num_threads(threads)
     try:
-        run_demo(tmp_path, seed=3, recipe=QUICK, on_epoch=lambda *_: None)
-        assert torch.get_num_threads() == 2
+        run_demo(tmp_path, seed=3, epochs=2, on_epoch=SILENT)
+        assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
-    name = "pruned.safetensors"
+    assert metrics(tmp_path) == metrics(out)
+    name = "small.safetensors"
     assert (tmp_path / name).read_bytes() == (out / name).read_bytes()
 
 
-def test_another_seed_gives_another_run(run, tmp_path):
-    out, _, _ = run
-    run_demo(
-        tmp_path, seed=4, recipe=replace(QUICK, epochs=1), on_epoch=lambda *_: None
-    )
-    first, *_ = (out / "metrics.jsonl").read_text().splitlines()
-    other, *_ = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(first)["loss"] != json.loads(other)["loss"]
-
-
-def test_the_global_random_state_is_left_alone(tmp_path):
-    torch.manual_seed(7)
-    expected = torch.rand(3)
-    torch.manual_seed(7)
-    run_demo(
-        tmp_path, seed=0, recipe=replace(QUICK, epochs=1), on_epoch=lambda *_: None
-    )
-    assert torch.rand(3).equal(expected)
+def test_another_seed_replaces_an_earlier_demo(tmp_path):
+    run_demo(tmp_path, seed=4, epochs=1, on_epoch=SILENT)
+    first = metrics(tmp_path)
+    run_demo(tmp_path, seed=5, epochs=1, on_epoch=SILENT)
+    second = metrics(tmp_path)
+    assert len(first) == len(second) == 2
+    assert first[0]["loss"] != second[0]["loss"]
 
 
 def test_news_arrive_in_order_and_equal_the_metrics(run):
     out, _, news = run
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
     expected = [("dense", 1), ("dense", 2), ("pruned", 1), ("pruned", 2)]
     assert [(name, epoch.number) for name, epoch in news] == expected
-    assert [(r["network"], r["number"]) for r in records] == expected
-    assert [r["loss"] for r in records] == [epoch.loss for _, epoch in news]
+    assert [(r["network"], r["number"]) for r in metrics(out)] == expected
+    assert [r["loss"] for r in metrics(out)] == [epoch.loss for _, epoch in news]
 
 
-def test_the_saved_weights_are_those_that_were_tested(run, digits):
+def test_both_networks_are_trained_alike():
+    both = recipes(seed=1, epochs=2)
+    alike = replace(both["dense"], name="pruned", strength=both["pruned"].strength)
+    assert alike == both["pruned"]
+
+
+def test_the_saved_weights_are_those_of_a_small_network(run):
     out, summary, _ = run
-    model = LeNet5(Gate)
-    model.load_state_dict(load_file(out / "pruned.safetensors"))
-    assert error_rate(model, digits.test) == summary.pruned.test_error
-    assert training.open_units(model).raw() == summary.pruned.final.raw
+    weights = load_file(out / "small.safetensors")
+    small = summary.to_dict()["pruned"]
+    widths = Widths(*small["effective_widths"])
+    assert weights["conv1.weight"].shape == (widths.conv1, 1, 5, 5)
+    assert weights["conv2.weight"].shape == (widths.conv2, widths.conv1, 5, 5)
+    assert weights["fc1.weight"].shape == (widths.fc1, widths.flat)
+    assert not [name for name in weights if "logits" in name]
+
+
+def test_the_costs_are_those_that_follow_from_the_widths(run):
+    _, summary, _ = run
+    for network in (summary.to_dict()["dense"], summary.to_dict()["pruned"]):
+        widths = Widths(*network["effective_widths"])
+        assert network["parameters"] == widths.parameters
+        assert network["macs"] == widths.macs
 
 
 def test_the_dense_network_stays_dense_and_the_other_shrinks(run):
     _, summary, _ = run
-    assert summary.dense.final.raw == (20, 50, 800, 500)
-    assert summary.pruned.final.effective.macs < 2_293_000
+    assert summary.to_dict()["dense"]["effective_widths"] == (20, 50, 800, 500)
+    assert summary.to_dict()["pruned"]["macs"] < 1_500_000
+    assert summary.certificate().max_relative < 1e-5
+    assert json.loads((run[0] / "summary.json").read_text())["removals"] > 0

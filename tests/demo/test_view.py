@@ -1,54 +1,79 @@
 import pytest
 from rich.console import Console
 
-from diffprune.demo.summary import Outcome, Summary
-from diffprune.demo.training import Epoch, Recipe
-from diffprune.demo.view import comparison, progress_bars
+from diffprune.demo.summary import Summary
+from diffprune.demo.view import comparison, proof, whereabouts
+from diffprune.experiment.builtin import GATES, digits_sigmoid
+from diffprune.experiment.records import Epoch, Outcome, Run
+from diffprune.pruner import Shrinkage
 from diffprune.recipes.counting import Widths
-
-DENSE = Widths(20, 50, 800, 500)
-
-
-def epoch(raw: Widths, effective: Widths) -> Epoch:
-    return Epoch(number=1, loss=0.5, validation_error=2.0, raw=raw, effective=effective)
+from diffprune.surgery.plan import Certificate
 
 
-@pytest.fixture
-def summary():
-    small = epoch(Widths(2, 5, 66, 99), Widths(2, 5, 47, 99))
-    return Summary(
-        seed=0,
-        recipe=Recipe(),
-        dense=Outcome(history=(epoch(DENSE, DENSE),), test_error=1.0),
-        pruned=Outcome(history=(small,), test_error=2.5),
-        date="2020-01-01",
-        seconds=1.0,
-        versions={},
-        files=(),
+def run(raw: Widths, effective: Widths, removals, error, seconds) -> Run:
+    gates = {
+        "raw": dict(zip(GATES, raw, strict=True)),
+        "effective": dict(zip(GATES, effective, strict=True)),
+    }
+    costs = {"parameters": effective.parameters, "macs": effective.macs}
+    epochs = [
+        Epoch(
+            number=n, loss=0.5, train_error=1.0, validation_error=2.0, test_error=error,
+            macs_per_step=1, seconds=s, lr=0.1, prob_open={}, **gates, **costs,
+        )
+        for n, s in enumerate(seconds, start=1)
+    ]  # fmt: skip
+    outcome = Outcome(
+        validation_error=2.0, test_error=error, seconds=1.0, **gates, **costs
+    )
+    return Run(
+        recipe=digits_sigmoid(),
+        environment={},
+        epochs=tuple(epochs),
+        removals=tuple(removals),
+        outcome=outcome,
     )
 
 
-@pytest.fixture(params=[80, 120])
-def console(request):
-    return Console(record=True, width=request.param)
+@pytest.fixture
+def summary(tmp_path):
+    dense = Widths(20, 50, 800, 500)
+    gaps = [Certificate(1e-6, 1e-7, "float32"), Certificate(2e-6, 3e-7, "float32")]
+    removals = [Shrinkage(1, {}, 1, 1, gap) for gap in gaps]
+    return Summary(
+        dense=run(dense, dense, [], 1.0, [2.0, 2.1]),
+        pruned=run(
+            Widths(2, 5, 66, 99), Widths(2, 5, 47, 99), removals, 2.5, [2.5, 0.5]
+        ),
+        seconds=42.0,
+        files=(tmp_path / "metrics.jsonl", tmp_path / "summary.json"),
+    )
 
 
-def test_the_table_fits_and_shows_both_counts(console, summary):
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_table_fits_and_shows_counts_costs_and_time(summary, width):
+    console = Console(record=True, width=width)
     console.print(comparison(summary))
     text = console.export_text()
-    for cell in ("2-5-66-99", "2-5-47-99", "2,293,000", "50,443", "2.2 %", "2.50 %"):
+    for cell in (
+        "2-5-66-99", "2-5-47-99", "2,293,000", "50,443", "2.2 %", "2.50 %",
+        "2.00 -> 2.10", "2.50 -> 0.50",
+    ):  # fmt: skip
         assert cell in text
 
 
-def test_the_bars_show_loss_error_and_widths_on_one_line(console):
-    with progress_bars(console, epochs=1) as on_epoch:
-        on_epoch("pruned", epoch(DENSE, Widths(2, 5, 47, 99)))
-    (line,) = console.export_text().strip().splitlines()
-    for word in ("pruned", "1/1", "loss 0.500", "error  2.00 %", "2-5-47-99"):
-        assert word in line
+def test_the_proof_is_the_worst_of_all_removals(summary):
+    assert proof(summary).startswith("2 removals, each verified: outputs differ by")
+    assert "3.0e-07 relative" in proof(summary)
 
 
-def test_no_bar_without_news(console):
-    with progress_bars(console, epochs=1):
-        pass
-    assert console.export_text().strip() == ""
+def test_without_removals_there_is_advice_instead_of_a_proof(summary):
+    untouched = Summary(
+        dense=summary.dense, pruned=summary.dense, seconds=1.0, files=summary.files
+    )
+    assert "train for longer" in proof(untouched)
+
+
+def test_the_files_are_named_with_their_folder(summary, tmp_path):
+    expected = f"42 seconds. Written to {tmp_path}: metrics.jsonl, summary.json"
+    assert whereabouts(summary) == expected

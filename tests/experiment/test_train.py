@@ -105,7 +105,9 @@ def test_an_interrupted_run_continues_to_the_same_end(
     whole, resumed = read_run(finished[0]), read_run(out)
     assert without_time(resumed) == without_time(whole)
     assert resumed.removals == whole.removals
-    for ours, expected in zip(model.parameters(), finished[1].parameters(), strict=True):
+    for ours, expected in zip(
+        model.parameters(), finished[1].parameters(), strict=True
+    ):
         assert ours.equal(expected)
 
 
@@ -131,7 +133,9 @@ def test_without_strength_the_model_stays_as_it_is(toy, recipe, tmp_path):
 
 
 def test_gradients_are_clipped(toy, recipe, tmp_path):
-    still = replace(recipe, clip_norm=1e-12, epochs=1, strength=0.0, gate_lr=1.0, lr=1.0)
+    still = replace(
+        recipe, clip_norm=1e-12, epochs=1, strength=0.0, gate_lr=1.0, lr=1.0
+    )
 
     def task(recipe):
         return replace(toy(recipe), optimizer=partial(SGD, lr=1.0))
@@ -158,5 +162,5 @@ def test_another_or_a_finished_run_is_not_overwritten(
 
 def test_a_folder_that_cannot_be_is_named(toy, recipe, tmp_path):
     (tmp_path / "taken").touch()
-    with pytest.raises(ArgumentError, match="cannot write into .*taken/run"):
+    with pytest.raises(ArgumentError, match=r"cannot write into .*taken/run"):
         train(toy, recipe, out=tmp_path / "taken" / "run")

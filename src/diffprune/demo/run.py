@@ -6,7 +6,6 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import torch
 
@@ -16,8 +15,6 @@ from diffprune.experiment.builtin import digits_sigmoid, lenet5_digits
 from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import read_run
 from diffprune.experiment.train import OnEpoch, train
-
-EPOCHS: Final = 20
 
 
 def recipes(*, seed: int, epochs: int) -> dict[str, Recipe]:
