@@ -54,7 +54,7 @@ def _maker(gate: Gates, group: PruneGroup) -> MakeGate:
 
 
 def check_options(
-    model: nn.Module, schedule: Schedule, reopen: float, round_to: int
+    model: nn.Module, schedule: Schedule, reopen: float, patience: int, round_to: int
 ) -> None:
     """Refuse models that have a pruner, and numbers that cannot be meant.
 
@@ -71,6 +71,8 @@ def check_options(
         raise ArgumentError(f"schedule must be at least one step, got {schedule}.")
     if round_to < 1:
         raise ArgumentError(f"round_to must be at least 1, got {round_to}.")
+    if patience < 1:
+        raise ArgumentError(f"patience must be at least one look, got {patience}.")
     if not 0 <= reopen <= 0.5:
         raise ArgumentError(
             f"reopen is a probability of at most 1/2, got {reopen}: a unit that is "

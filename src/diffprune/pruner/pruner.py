@@ -35,7 +35,7 @@ from diffprune.pruner.options import (
     make_gates,
 )
 from diffprune.pruner.resume import read_state
-from diffprune.pruner.safety import are_finite, closed_for_good
+from diffprune.pruner.safety import are_finite, closed_for_good, looked
 from diffprune.pruner.strengths import Strength, strength_of
 from diffprune.pruner.summary import summarise
 from diffprune.surgery.apply import apply_plan_, named_tensors
@@ -66,8 +66,9 @@ class Pruner(Generic[ModuleT]):
         schedule: Look for closed units every so many steps, or when a function of the
             step number says so.
         reopen: Units of gates with noise or competition may open again. They are
-            removed once closed with an open probability below this. Without noise a
-            closed sigmoid gate cannot open, and its unit goes at once.
+            removed once the probability that they do in the next step is below this.
+            Without noise a closed sigmoid gate cannot open, and its unit goes at once.
+        patience: Or once they were found closed so many times in a row.
         round_to: Widths are cut to multiples of this.
         freeze: Names or patterns of layers to leave as they are.
         heads: Whether attention loses `"whole"` heads, units `"inside"`, or `"both"`.
@@ -93,19 +94,21 @@ class Pruner(Generic[ModuleT]):
         gate: Gates = default_gate,
         schedule: Schedule = 100,
         reopen: float = 0.05,
+        patience: int = 30,
         round_to: int = 1,
         freeze: Sequence[str] = (),
         heads: Literal["both", "whole", "inside"] = "both",
         rules: Mapping[Op, Rule] | None = None,
         on_removal: Callable[[Shrinkage], None] | None = None,
     ) -> None:
-        check_options(model, schedule, reopen, round_to)
+        check_options(model, schedule, reopen, patience, round_to)
         self.model = model
         self.example_inputs = example_inputs
         self.history: list[Shrinkage] = []
         self.steps = 0
         self.plan = Plan({}, {}, {})
         self._schedule, self._reopen, self._round_to = schedule, reopen, round_to
+        self._patience = patience
         self._strength, self._on_removal = strength, on_removal
         self._copies: list[nn.Module] = []
         self._is_finished = False
@@ -124,6 +127,10 @@ class Pruner(Generic[ModuleT]):
         vars(model)[MARK] = True
         self.gates: dict[str, Gate] = self._gated.gates(model)
         self._kept = {n: list(range(gate.size)) for n, gate in self.gates.items()}
+        self._looks = {
+            name: torch.zeros(gate.size, dtype=torch.long)
+            for name, gate in self.gates.items()
+        }
         self.dense = self.shape()
         self._strengths = self._compute_strengths()
 
@@ -184,7 +191,11 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         if not are_finite(dict(self.model.named_parameters())):
             return None
-        closed = {n: closed_for_good(g, self._reopen) for n, g in self.gates.items()}
+        closed = dict[str, Units]()
+        for name, gate in self.gates.items():
+            self._looks[name] = looked(gate, self._looks[name])
+            looks = self._looks[name]
+            closed[name] = closed_for_good(gate, self._reopen, looks, self._patience)
         return self._remove_(closed, optimizers)
 
     def finalize(self, *optimizers: Optimizer) -> ModuleT:
@@ -221,10 +232,12 @@ class Pruner(Generic[ModuleT]):
         """
         return {
             "plan": self.plan.to_json(),
+            "units": dict(self.dense.units),
             "gates": {
                 name: (self._kept[name], placed.present_units(gate).tolist())
                 for name, gate in self.gates.items()
             },
+            "looks": {name: looks.tolist() for name, looks in self._looks.items()},
             "steps": self.steps,
             "history": [record.to_dict() for record in self.history],
         }
@@ -244,6 +257,7 @@ class Pruner(Generic[ModuleT]):
             )
         saved = read_state(state, self.groups, self._gated.units)
         self._cut_(saved.needed, saved.closed, optimizers, verify=False)
+        self._looks = {name: looks.clone() for name, looks in saved.looks.items()}
         self.steps, self.history = saved.steps, list(saved.history)
 
     def _remove_(
@@ -285,6 +299,7 @@ class Pruner(Generic[ModuleT]):
         self.plan = replace(self.plan.then(plan), certificate=found)
         for name, units in kept.items():
             self._kept[name] = [self._kept[name][i] for i in _numbers(units)]
+            self._looks[name] = self._looks[name][units]
         self._strengths = self._compute_strengths()
         return found
 

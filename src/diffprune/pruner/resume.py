@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffprune._typing import Bool
+from diffprune._typing import Bool, Int
 from diffprune.errors import ArgumentError
 from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom
@@ -24,12 +24,14 @@ class Saved:
     Attributes:
         needed: Units that are left, per atom.
         closed: Units that the gates have lost, by gate.
+        looks: How often in a row each unit that is left was found closed, by gate.
         steps: Steps the run had made.
         history: Its removals.
     """
 
     needed: Mapping[Atom, Units]
     closed: Mapping[str, Units]
+    looks: Mapping[str, Int[Tensor, " units"]]
     steps: int
     history: Sequence[Shrinkage]
 
@@ -55,9 +57,10 @@ def _read(
     state: Mapping[str, Any], groups: Groups, gates: Mapping[str, PruneGroup]
 ) -> Saved:
     plan, saved = Plan.from_json(state["plan"]), state["gates"]
-    if set(saved) != set(gates):
+    sizes = {name: unit.size for name, unit in gates.items()}
+    if state["units"] != sizes or set(saved) != set(sizes):
         raise ArgumentError(
-            f"it has the gates {sorted(saved)}, this pruner has {sorted(gates)}."
+            f"it has the gates {state['units']}, this pruner has {sizes}."
         )
     for name in plan.kept:
         groups[name]  # raises, with the names there are, if there is no such group
@@ -70,8 +73,12 @@ def _read(
         kept, present = saved[name]
         closed[name] = ~as_mask(kept, unit.size)
         needed[unit.atom] = as_mask([kept[i] for i in present], unit.size)
+    looks = {name: torch.tensor(state["looks"][name]) for name in gates}
+    for name in gates:
+        if looks[name].shape != (len(saved[name][0]),):
+            raise ArgumentError(f"it counts {len(looks[name])} units for `{name}`.")
     history = [Shrinkage.from_dict(record) for record in state["history"]]
-    return Saved(needed, closed, int(state["steps"]), history)
+    return Saved(needed, closed, looks, int(state["steps"]), history)
 
 
 def as_mask(kept: Sequence[int], length: int) -> Units:
