@@ -1,8 +1,9 @@
 # ruff: noqa: INP001 - a script beside the picture it draws, not a package
 """Draw how the demo's network shrinks, as plain SVG; trains nothing.
 
-`python docs/figure.py` reads results/demo/seed-0-metrics.jsonl, which is the
-metrics.jsonl of `diffprune demo --seed 0`, and writes docs/assets/demo.svg.
+`python docs/figure.py` reads results/demo/seed-0-metrics.jsonl and writes
+docs/assets/demo.svg. The record is what `diffprune demo --seed 0` leaves in
+runs/demo/pruned/metrics.jsonl, without the open probability of every unit.
 """
 
 import json
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 METRICS = ROOT / "results" / "demo" / "seed-0-metrics.jsonl"
 PICTURE = ROOT / "docs" / "assets" / "demo.svg"
 
-LAYERS = ("conv1", "conv2", "flat", "fc1")
+LAYERS = {"conv1": 20, "conv2": 50, "flat": 800, "fc1": 500}
 COLOURS = ("#4477aa", "#228833", "#aa3377", "#cc7722")
 WIDTH, HEIGHT = 720, 330
 LEFT, RIGHT, TOP, BOTTOM = 60, 590, 50, 280
@@ -22,7 +23,7 @@ LEFT, RIGHT, TOP, BOTTOM = 60, 590, 50, 280
 
 @dataclass(frozen=True)
 class Epoch:
-    """Units that are still connected after an epoch."""
+    """Units that are still open after an epoch."""
 
     number: int
     widths: Sequence[int]
@@ -31,20 +32,21 @@ class Epoch:
 def read(metrics: Path) -> list[Epoch]:
     """The epochs of the pruned network, with the whole one before the first."""
     lines = map(json.loads, metrics.read_text(encoding="utf-8").splitlines())
-    by_name: dict[str, list[Epoch]] = {"dense": [], "pruned": []}
-    for line in lines:
-        by_name[line["network"]].append(Epoch(line["number"], line["effective"]))
-    return [Epoch(0, by_name["dense"][0].widths), *by_name["pruned"]]
+    widths = [(line["number"], line["raw"]) for line in lines]
+    return [
+        Epoch(0, list(LAYERS.values())),
+        *(Epoch(n, [left[f"gate_{name}"] for name in LAYERS]) for n, left in widths),
+    ]
 
 
 def draw(epochs: Sequence[Epoch]) -> str:
-    """One line for every layer: the percentage of its units that are left."""
+    """One line for every layer: the percentage of its units that are open."""
     box = f'viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="13"'
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {box}>',
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-            _text(LEFT, 25, "LeNet-5 on handwritten digits: connected units, in %"),
+            _text(LEFT, 25, "LeNet-5 on handwritten digits: open units, in %"),
             *_frame(epochs[-1].number),
             *_curves(epochs),
             "</svg>\n",

@@ -62,7 +62,7 @@ def coverage(results: Path) -> str:
     """The report on public architectures, below its own title."""
     report = results / "coverage" / "README.md"
     if not report.exists():
-        return _missing("python -m benchmarks.coverage")
+        return _missing("make coverage")
     return report.read_text(encoding="utf-8").partition("\n")[2].strip()
 
 
@@ -82,8 +82,21 @@ def generated(results: Path) -> str:
     return _table(header, rows, command)
 
 
+def lenet5(results: Path) -> str:
+    """Table 1 of the paper next to ours: what `diffprune reproduce lenet5` prints."""
+    if not any((results / "lenet5").glob("*/recipe.json")):
+        return _missing("diffprune reproduce lenet5 --run")
+    from diffprune.experiment import reproduce  # noqa: PLC0415 - imports torch
+
+    table = reproduce.table1(reproduce.read_records(results / "lenet5"))
+    columns = [[str(cell) for cell in column.cells] for column in table.columns]
+    header = [str(column.header) for column in table.columns]
+    return _table(header, zip(*columns, strict=True), "")
+
+
 TABLES: Mapping[str, Callable[[Path], str]] = {
     "demo": demo,
+    "lenet5": lenet5,
     "benchmarks": benchmarks,
     "coverage": coverage,
     "generated": generated,

@@ -13,8 +13,8 @@ SURFACE = {
     "Groups": "groups frozen attributes tensors products solution",
     "Plan": "kept tensors attributes certificate",
     "PruneGroup": "name size axes parameters macs atom",
-    "Pruner": "model example_inputs * strength gate schedule reopen round_to freeze "
-    "heads rules on_removal",
+    "Pruner": "model example_inputs * strength gate schedule reopen patience round_to "
+    "freeze heads rules on_removal",
     "apply_plan": "model plan",
     "by_macs": "strength",
     "by_parameters": "strength",

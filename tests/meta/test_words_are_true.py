@@ -1,15 +1,21 @@
 """Figures and links: each table comes from its record, each path leads somewhere."""
 
+import pydoc
 import re
 import runpy
 from pathlib import Path
 
 import pytest
 
+import diffprune
+
 ROOT = Path(__file__).parents[2]
 TABLES = runpy.run_path(str(ROOT / "docs" / "tables.py"))
 FIGURE = runpy.run_path(str(ROOT / "docs" / "figure.py"))
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+PAPER = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
+CODE = re.compile(r"`((?:gates|graph|surgery|pruner|recipes|[A-Z]\w+)\.[\w.]+)")
+STATE = {f"Gate.{name}" for name in diffprune.Gate(2, dropout=0.1).state_dict()}
 
 
 def test_tables_of_the_readme_match_the_records():
@@ -26,8 +32,8 @@ def test_the_picture_matches_its_record():
 def test_the_curve_ends_where_the_summary_says():
     record = TABLES["_load"](ROOT / "results" / "demo" / "seed-0.json")
     epochs = FIGURE["read"](FIGURE["METRICS"])
-    assert epochs[0].widths == record["dense"]["effective_widths"]
-    assert epochs[-1].widths == record["pruned"]["effective_widths"]
+    assert epochs[0].widths == record["dense"]["raw_widths"]
+    assert epochs[-1].widths == record["pruned"]["raw_widths"]
     assert epochs[-1].number == record["recipe"]["epochs"]
 
 
@@ -50,3 +56,8 @@ def test_filling_twice_is_filling_once():
 def test_links_between_files_lead_somewhere(page):
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     assert [path for path in targets if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", sorted(set(CODE.findall(PAPER))))
+def test_the_paper_is_mapped_to_code_that_exists(name):
+    assert name in STATE or pydoc.locate(f"diffprune.{name}") is not None
