@@ -76,9 +76,9 @@ def demo(
     from diffprune.demo import run, view  # noqa: PLC0415 - imports torch
     from diffprune.experiment.view import progress_bars  # noqa: PLC0415
 
-    with _said_plainly():
-        with progress_bars(screen, ["dense", "pruned"], epochs=epochs) as bars:
-            summary = run.run_demo(out, seed=seed, epochs=epochs, on_epoch=bars)
+    bars = progress_bars(screen, ["dense", "pruned"], epochs=epochs)
+    with _said_plainly(), bars as on_epoch:
+        summary = run.run_demo(out, seed=seed, epochs=epochs, on_epoch=on_epoch)
     if as_json:
         typer.echo(json.dumps(summary.to_dict(), indent=2))
         return

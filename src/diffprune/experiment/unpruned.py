@@ -69,7 +69,7 @@ class Unpruned:
 
     def state_dict(self) -> dict[str, Any]:
         """What is not in the model."""
-        return {"steps": self.steps}
+        return {"plan": self.plan.to_json(), "steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
         """Read what `state_dict` returned."""

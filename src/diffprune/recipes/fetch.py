@@ -139,7 +139,7 @@ def gzipped(urls: Mapping[str, str]) -> Source:
     def fetch(folder: Path) -> None:
         for name, url in urls.items():
             with (
-                _download(url) as packed,
+                download(url) as packed,
                 gzip.GzipFile(fileobj=packed) as unpacked,
                 (folder / name).open("wb") as plain,
             ):
@@ -149,7 +149,8 @@ def gzipped(urls: Mapping[str, str]) -> Source:
 
 
 @contextlib.contextmanager
-def _download(url: str) -> Generator[BinaryIO, None, None]:
+def download(url: str) -> Generator[BinaryIO, None, None]:
+    """Open what is at an address as a file, with a progress bar while it is read."""
     request = urllib.request.urlopen(url, timeout=_SECONDS_TO_ANSWER)  # noqa: S310 - https, written here
     with request as answer:
         total = int(answer.headers["Content-Length"] or 0)

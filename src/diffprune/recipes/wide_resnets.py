@@ -1,0 +1,102 @@
+"""Wide residual networks for 32-pixel images, with the paper's gates; no training.
+
+As in `models`, a network takes the maker of its gates. They multiply the hidden
+activations of every block, and the sum of each block with its shortcut.
+"""
+
+from typing import final
+
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from diffprune._typing import Float
+from diffprune.errors import ArgumentError
+from diffprune.recipes.models import MakeGate
+
+
+def _conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    conv = nn.Conv2d(
+        inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False
+    )
+    nn.init.kaiming_normal_(conv.weight, nonlinearity="relu")
+    return conv
+
+
+@final
+class WideBlock(nn.Module):
+    """Two 3x3 convolutions, each after a norm and a rectifier, and a shortcut.
+
+    Where the width changes, the shortcut is a 1x1 convolution that shares the first
+    norm and rectifier.
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int, gate: MakeGate) -> None:
+        super().__init__()
+        self.bn1, self.conv1 = nn.BatchNorm2d(inputs), _conv(inputs, outputs, 3, stride)
+        self.bn2, self.conv2 = nn.BatchNorm2d(outputs), _conv(outputs, outputs, 3)
+        changes = inputs != outputs
+        self.shortcut = _conv(inputs, outputs, 1, stride) if changes else None
+        self.gate_hidden, self.gate_sum = gate(outputs), gate(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add what the block computes to its shortcut."""
+        first = relu(self.bn1(x))
+        shortcut = x if self.shortcut is None else self.shortcut(first)
+        # After the norm: one that follows a gate would undo its scale.
+        hidden = self.gate_hidden(relu(self.bn2(self.conv1(first))))
+        return self.gate_sum(self.conv2(hidden) + shortcut)
+
+
+@final
+class WideResNet(nn.Module):
+    """WRN-depth-widen, without dropout.
+
+    Args:
+        depth: Convolutions on the longest path: six per block and group, and four.
+        widen: Factor on the 16, 32 and 64 channels of the three groups.
+        gate: From a number of channels to the module that gates them.
+        num_classes: Number of outputs.
+
+    Example:
+        >>> import torch
+        >>> WideResNet(10, 1)(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(
+        self,
+        depth: int = 28,
+        widen: int = 10,
+        gate: MakeGate = nn.Identity,
+        *,
+        num_classes: int = 10,
+    ) -> None:
+        super().__init__()
+        if depth < 10 or depth % 6 != 4:
+            raise ArgumentError(
+                f"a wide ResNet has a depth of 6 n + 4, such as 16 or 28, got {depth}."
+            )
+        blocks = (depth - 4) // 6
+        widths = 16, 16 * widen, 32 * widen, 64 * widen
+        self.conv1 = _conv(3, widths[0], 3)
+        self.group1 = _group(widths[0], widths[1], blocks, 1, gate)
+        self.group2 = _group(widths[1], widths[2], blocks, 2, gate)
+        self.group3 = _group(widths[2], widths[3], blocks, 2, gate)
+        self.bn = nn.BatchNorm2d(widths[3])
+        self.fc = nn.Linear(widths[3], num_classes)
+
+    def forward(
+        self, images: Float[Tensor, "batch 3 32 32"]
+    ) -> Float[Tensor, "batch classes"]:
+        """Class scores before the softmax."""
+        x = self.group3(self.group2(self.group1(self.conv1(images))))
+        return self.fc(relu(self.bn(x)).mean(dim=(2, 3)))
+
+
+def _group(
+    inputs: int, outputs: int, blocks: int, stride: int, gate: MakeGate
+) -> nn.Sequential:
+    return nn.Sequential(
+        WideBlock(inputs, outputs, stride, gate),
+        *(WideBlock(outputs, outputs, 1, gate) for _ in range(blocks - 1)),
+    )

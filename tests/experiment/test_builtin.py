@@ -1,0 +1,50 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from diffprune.experiment import read_run, train
+from diffprune.experiment.builtin import (
+    gate_of,
+    wide_resnet_task,
+    wrn_high,
+    wrn_low,
+)
+from diffprune.recipes.examples import Examples, Split
+from diffprune.recipes.wide_resnets import WideResNet
+
+
+@pytest.fixture(scope="module")
+def images():
+    pixels = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
+    few = Examples(pixels, torch.arange(8))
+    return Split(few, None, few)
+
+
+@pytest.mark.parametrize("make_recipe", [wrn_low, wrn_high])
+def test_the_recipes_of_wide_resnets_train_for_two_steps(images, make_recipe, tmp_path):
+    recipe = replace(make_recipe(), epochs=1, batch_size=4, remove_every=2)
+
+    def task(recipe):
+        return wide_resnet_task(WideResNet(10, 1, gate_of(recipe)), images, recipe)
+
+    train(task, recipe, out=tmp_path)
+    (epoch,) = read_run(tmp_path).epochs
+    assert len(epoch.raw) == 6
+    assert epoch.loss > 0
+
+
+def test_wide_resnets_are_trained_as_published():
+    low, high = wrn_low(3), wrn_high(3)
+    assert [low.lr_factor(e) for e in (0, 59, 60, 120, 160)] == pytest.approx(
+        [1, 1, 0.2, 0.04, 0.008]
+    )
+    assert (low.batch_size, low.lr, low.weight_decay, low.seed) == (120, 0.1, 5e-4, 3)
+    assert list(low.strength.values()) == [1e-5, 1e-5, 5e-5]
+    assert list(high.strength.values()) == [2e-5, 7e-5, 3e-4]
+    assert low.gate.dropout is None
+
+
+def test_without_strength_there_are_no_gates():
+    dense = replace(wrn_low(), strength=None)
+    assert not list(gate_of(dense)(5).parameters())
