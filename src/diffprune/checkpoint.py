@@ -13,9 +13,12 @@ import torch
 from torch.optim import Optimizer
 
 from diffprune.errors import ArgumentError
+from diffprune.penalty import named_gates
 from diffprune.pruner import Pruner
+from diffprune.surgery.plan import Plan
 
 VERSION: Final = 1
+PARTS: Final = {"version", "pruner", "model", "optimizer", "random", "extra"}
 
 
 def save_checkpoint(
@@ -61,19 +64,12 @@ def load_checkpoint(
         What was given as `extra`.
 
     Raises:
-        ArgumentError: If the file is damaged, of a later version, or of another model.
+        ArgumentError: If the file is damaged, of another version, or of another model;
+            nothing has changed.
     """
-    try:
-        state = torch.load(path, weights_only=True)
-        version = state["version"]
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        raise ArgumentError(f"`{path}` is not a diffprune checkpoint: {error}") from error
-    if version != VERSION:
-        raise ArgumentError(
-            f"`{path}` has version {version}, this diffprune reads version {VERSION}."
-        )
+    state = _read(path)
+    _check_optimizer(path, state["optimizer"], optimizer)
+    _check_model(path, state, pruner)
     pruner.load_state_dict(state["pruner"], optimizer)
     pruner.model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
@@ -81,3 +77,55 @@ def load_checkpoint(
     kind, words, gauss = state["random"]["python"]
     random.setstate((kind, tuple(words), gauss))
     return state["extra"]
+
+
+def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        state = torch.load(path, weights_only=True, map_location="cpu")
+        missing = PARTS - set(state)
+    except FileNotFoundError:
+        raise
+    except Exception as error:
+        raise ArgumentError(
+            f"`{path}` is damaged, or not a diffprune checkpoint: {error}"
+        ) from error
+    if missing:
+        raise ArgumentError(
+            f"`{path}` is not a diffprune checkpoint: it lacks {sorted(missing)}."
+        )
+    if state["version"] != VERSION:
+        raise ArgumentError(
+            f"`{path}` has version {state['version']}, this diffprune reads version "
+            f"{VERSION}."
+        )
+    return state
+
+
+def _check_optimizer(
+    path: str | os.PathLike[str], saved: Mapping[str, Any], optimizer: Optimizer
+) -> None:
+    expected = [len(group["params"]) for group in optimizer.param_groups]
+    found = [len(group["params"]) for group in saved.get("param_groups", ())]
+    if found != expected:
+        raise ArgumentError(
+            f"the optimizer in `{path}` has groups of {found} parameters, this one of "
+            f"{expected}.\nMake it as in the saved run: "
+            "`pruner.parameter_groups(...)`."
+        )
+
+
+def _check_model(
+    path: str | os.PathLike[str], state: Mapping[str, Any], pruner: Pruner[Any]
+) -> None:
+    """Compare shapes before anything is cut; gates are the pruner's to check."""
+    plan, saved = Plan.from_json(state["pruner"]["plan"]), state["model"]
+    gates = tuple(f"{name}." for name in named_gates(pruner.model))
+    for name, tensor in pruner.model.state_dict().items():
+        kept = plan.tensors.get(name, {})
+        expected = [len(kept.get(dim, range(n))) for dim, n in enumerate(tensor.shape)]
+        found = list(saved[name].shape) if name in saved else "nothing"
+        if found != expected and not name.startswith(gates):
+            raise ArgumentError(
+                f"`{path}` is of another model: for `{name}` it holds {found}, and "
+                f"{expected} is needed."
+            )

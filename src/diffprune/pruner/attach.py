@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._typing import Bool
+from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
 from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom, Axis, atoms
@@ -122,7 +123,13 @@ def keep_(gates: Mapping[str, Gate], kept: Mapping[str, Units]) -> dict[str, Uni
 
 def gating_of(model: nn.Module) -> Gating:
     """The gates that were attached to a model."""
-    return next(module for module in model.modules() if isinstance(module, Gating))
+    for module in model.modules():
+        if isinstance(module, Gating):
+            return module
+    raise ArgumentError(
+        "the gates are gone: the layer that held them was replaced.\n"
+        "Change the model before making the pruner, not after."
+    )
 
 
 def _home(model: nn.Module, gating: Gating) -> nn.Module:

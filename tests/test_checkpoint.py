@@ -1,0 +1,216 @@
+"""A run that was interrupted ends like one that was not; bad files change nothing."""
+
+import copy
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn, optim
+
+import diffprune as dp
+from diffprune.errors import ArgumentError
+
+STEPS = 240
+
+
+class Net(nn.Module):
+    """5 -> fc1 16 -> batch norm -> relu -> fc2 12 -> relu -> fc3 1."""
+
+    def __init__(self, hidden=16):
+        super().__init__()
+        self.fc1 = nn.Linear(5, hidden)
+        self.norm = nn.BatchNorm1d(hidden)
+        self.fc2 = nn.Linear(hidden, 12)
+        self.fc3 = nn.Linear(12, 1)
+
+    def forward(self, x):
+        return self.fc3(self.fc2(self.norm(self.fc1(x)).relu()).relu())
+
+
+class Placed(Net):
+    """The same with gates of the user's own."""
+
+    def __init__(self, hidden=16):
+        super().__init__(hidden)
+        self.gate1 = dp.Gate(hidden)
+        self.gate2 = dp.Gate(12)
+
+    def forward(self, x):
+        x = self.gate1(self.norm(self.fc1(x)).relu())
+        return self.fc3(self.gate2(self.fc2(x).relu()))
+
+
+def make(kind=Net, seed=0, **options):
+    torch.manual_seed(seed)
+    model = kind(**options)
+    pruner = dp.Pruner(model, torch.rand(4, 5), strength=0.02, schedule=20)
+    groups = pruner.parameter_groups(lr=0.01, gate_lr=0.05)
+    optimizer = optim.Adam(groups)
+    scheduler = optim.lr_scheduler.ExponentialLR(optimizer, 0.999)
+    return pruner, optimizer, scheduler
+
+
+def train_(pruner, optimizer, scheduler, steps):
+    for _ in range(steps):
+        x = torch.randn(32, 5)
+        optimizer.zero_grad()
+        task = nn.functional.mse_loss(pruner.model(x), x[:, :1].relu())
+        (task + pruner.penalty()).backward()
+        optimizer.step()
+        scheduler.step()
+        pruner.step(optimizer)
+
+
+def run(path, kind=Net, every=3):
+    """Train to the end, from the last checkpoint if there is one."""
+    pruner, optimizer, scheduler = make(kind)
+    if path.exists():
+        scheduler.load_state_dict(dp.load_checkpoint(path, pruner, optimizer))
+    while pruner.steps < STEPS:
+        train_(pruner, optimizer, scheduler, every)
+        dp.save_checkpoint(path, pruner, optimizer, extra=scheduler.state_dict())
+    return pruner
+
+
+def assert_same(one, other):
+    expected, actual = one.model.state_dict(), other.model.state_dict()
+    assert list(actual) == list(expected)
+    assert all(torch.equal(actual[name], expected[name]) for name in expected)
+    assert one.history == other.history
+    assert one.history
+
+
+@pytest.mark.parametrize("kind", [Net, Placed])
+def test_a_resumed_run_ends_bit_for_bit_like_one_never_interrupted(tmp_path, kind):
+    whole = run(tmp_path / "whole.pt", kind)
+    pruner, optimizer, scheduler = make(kind)
+    train_(pruner, optimizer, scheduler, 150)
+    assert pruner.history, "nothing was removed before the interruption"
+    path = tmp_path / "part.pt"
+    dp.save_checkpoint(path, pruner, optimizer, extra=scheduler.state_dict())
+    assert_same(whole, run(path, kind))
+
+
+def test_a_killed_run_ends_bit_for_bit_like_one_never_interrupted(tmp_path):
+    path = tmp_path / "run.pt"
+    for delay in (0.0, 0.2):
+        before = path.stat().st_mtime_ns if path.exists() else 0
+        process = subprocess.Popen([sys.executable, __file__, path])  # noqa: S603 - this file
+        while process.poll() is None and not (
+            path.exists() and path.stat().st_mtime_ns > before
+        ):
+            time.sleep(0.005)
+        time.sleep(delay)
+        process.kill()
+        process.wait()
+    assert_same(run(tmp_path / "whole.pt"), run(path))
+
+
+def test_a_fresh_model_computes_the_same(tmp_path):
+    pruner, optimizer, scheduler = make()
+    train_(pruner, optimizer, scheduler, 150)
+    dp.save_checkpoint(tmp_path / "run.pt", pruner, optimizer, extra={"epoch": 3})
+    fresh, fresh_optimizer, _ = make(seed=9)
+    assert dp.load_checkpoint(tmp_path / "run.pt", fresh, fresh_optimizer) == {
+        "epoch": 3
+    }
+    x = torch.randn(7, 5)
+    assert torch.equal(fresh.model.eval()(x), pruner.model.eval()(x))
+    assert fresh.summary() == pruner.summary()
+    assert fresh.plan == pruner.plan
+    small, fresh_small = pruner.finalize(), fresh.finalize()
+    assert torch.equal(small(x), fresh_small(x))
+
+
+@pytest.fixture
+def saved(tmp_path):
+    pruner, optimizer, scheduler = make()
+    train_(pruner, optimizer, scheduler, 150)
+    path = tmp_path / "run.pt"
+    dp.save_checkpoint(path, pruner, optimizer)
+    return path
+
+
+def assert_refused(path, pruner, optimizer, match):
+    before = copy.deepcopy((pruner.model.state_dict(), optimizer.state_dict()))
+    with pytest.raises(ArgumentError, match=match):
+        dp.load_checkpoint(path, pruner, optimizer)
+    after = pruner.model.state_dict(), optimizer.state_dict()
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert pruner.steps == 0
+    assert not pruner.history
+
+
+@pytest.mark.parametrize("size", [0, 100, 5000])
+def test_truncated_files_are_refused(saved, size):
+    saved.write_bytes(saved.read_bytes()[:size])
+    pruner, optimizer, _ = make()
+    assert_refused(saved, pruner, optimizer, "damaged, or not a diffprune checkpoint")
+
+
+class Hostile:
+    def __reduce__(self):
+        return Path.touch, (Path("owned"),)
+
+
+def test_pickled_code_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"version": Hostile()}, tmp_path / "evil.pt")
+    pruner, optimizer, _ = make()
+    assert_refused(tmp_path / "evil.pt", pruner, optimizer, "damaged, or not")
+    assert not Path("owned").exists()
+
+
+def edited(path, change):
+    state = torch.load(path, weights_only=True)
+    change(state)
+    torch.save(state, path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda s: s.pop("random"), "lacks .'random'"),
+        (lambda s: s.update(version=9), "version 9, this diffprune reads version 1"),
+        (lambda s: s["model"].pop("fc1.bias"), "of another model: for `fc1.bias`"),
+        (
+            lambda s: s["model"].update({"fc1.bias": torch.rand(9, 9)}),
+            r"`fc1.bias` it hold",
+        ),
+        (lambda s: s["pruner"].update(plan="{}"), "not a removal plan"),
+        (lambda s: s["pruner"]["gates"].pop("fc1"), "it has the gates"),
+        (lambda s: s["pruner"]["gates"].update(fc1=([99], [0])), "keeps other units"),
+        (lambda s: s["pruner"].pop("steps"), "damaged, or that of another model"),
+        (lambda s: s["optimizer"]["param_groups"].pop(), "groups of"),
+    ],
+)
+def test_files_that_were_tampered_with_are_refused(saved, change, match):
+    pruner, optimizer, _ = make()
+    assert_refused(edited(saved, change), pruner, optimizer, match)
+
+
+def test_another_architecture_is_refused(saved):
+    pruner, optimizer, _ = make(hidden=17)
+    assert_refused(saved, pruner, optimizer, "that of another model")
+
+
+def test_a_run_that_has_begun_to_shrink_is_refused(saved):
+    pruner, optimizer, scheduler = make()
+    train_(pruner, optimizer, scheduler, 150)
+    with pytest.raises(ArgumentError, match="already removed units"):
+        pruner.load_state_dict(torch.load(saved)["pruner"])
+
+
+def test_a_missing_file_is_a_missing_file(tmp_path):
+    pruner, optimizer, _ = make()
+    with pytest.raises(FileNotFoundError):
+        dp.load_checkpoint(tmp_path / "no.pt", pruner, optimizer)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    run(Path(sys.argv[1]))
