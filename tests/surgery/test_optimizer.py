@@ -67,7 +67,7 @@ def test_an_optimizer_that_has_not_stepped_follows(move):
 def test_odd_state_is_refused(move, odd):
     optimizer = optim.SGD([move.old], lr=1)
     optimizer.state[move.old] = {"odd": odd}
-    with pytest.raises(ArgumentError, match="SGD keeps `odd` of shape .* for `w`"):
+    with pytest.raises(ArgumentError, match=r"SGD keeps `odd` of shape .* for `w`"):
         check_can_follow([optimizer], {"w": move.old})
 
 
@@ -83,12 +83,14 @@ def test_one_vector_for_all_parameters_is_refused():
         return value
 
     optimizer.step(loss)
-    with pytest.raises(ArgumentError, match="LBFGS keeps .* cannot tell how to cut it"):
+    with pytest.raises(
+        ArgumentError, match=r"LBFGS keeps .* cannot tell how to cut it"
+    ):
         check_can_follow([optimizer], {"w": parameters[1]})
 
 
 def test_parameters_that_nobody_holds_are_refused(move):
-    with pytest.raises(ArgumentError, match="does not hold `layer.weight`"):
+    with pytest.raises(ArgumentError, match=r"does not hold `layer.weight`"):
         check_can_follow([optim.SGD([nn.Parameter(torch.rand(1))], lr=1)],
                          {"layer.weight": move.old})  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -24,6 +25,7 @@ from diffprune.surgery.fold import (
     unread_zeros_,
     watch,
 )
+from diffprune.surgery.locate import layout
 from diffprune.surgery.plan import plan_removal
 from diffprune.surgery.verify import certify
 
@@ -62,7 +64,7 @@ def compact(
     dead = _bury_(folded, groups, example_inputs)
     keep = {group.name: _at_least_one(~dead[group.atom]) for group in groups}
     small = apply_plan(folded, plan_removal(groups, keep))
-    certify(plain, small, example_inputs)
+    certify(plain, small, example_inputs, kept=partial(layout, groups, keep))
     return small
 
 
@@ -141,13 +143,12 @@ def _fold_(
     if not axes:
         return False
     watched = watch(model, axes, inputs)
-    return any(
-        [
-            _silence_([watched[name] for name in names], atom, constant[atom])
-            for atom, names in read.items()
-            if all(name in watched for name in names)
-        ]
-    )
+    folded = [
+        _silence_([watched[name] for name in names], atom, constant[atom])
+        for atom, names in read.items()
+        if all(name in watched for name in names)
+    ]
+    return any(folded)
 
 
 def _silence_(readers: list[Reader], atom: Atom, units: list[int]) -> bool:

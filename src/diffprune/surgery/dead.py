@@ -34,6 +34,7 @@ class ZeroSlices:
         self._known: dict[tuple[str, int], Tensor] = {}
 
     def __call__(self, name: str, dim: int) -> Bool[Tensor, " n"]:
+        """Which slices of a parameter, along one dimension, are all zero."""
         if (name, dim) not in self._known:
             self._known[name, dim] = self._look(name, dim)
         return self._known[name, dim]

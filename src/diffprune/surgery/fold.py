@@ -5,7 +5,7 @@ layer has a bias and no zero padding, the bias can say it instead. Elsewhere one
 can say it for all: its constant times other weights.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,8 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._typing import Bool, Float
-from diffprune.graph.axes import Axis, mask
-from diffprune.graph.axes import Atom
+from diffprune.graph.axes import Atom, Axis, mask
 from diffprune.graph.trace import ExampleInputs, call_arguments, mode
 
 
@@ -59,7 +58,7 @@ def watch(
 
 
 @contextmanager
-def _hooks(handles: Iterable[RemovableHandle]) -> Iterator[None]:
+def _hooks(handles: Iterable[RemovableHandle]) -> Generator[None]:
     registered = list(handles)
     try:
         yield
