@@ -191,6 +191,30 @@ def test_training_commutes_with_removal_where_batches_are_normalised(name):
     check_commutes(pruner, optimizer, inputs)
 
 
+@pytest.mark.parametrize(
+    "model", ["unet", "densenet", "splits", "weight_norm", "grouped", "flatten", "lstm"]
+)
+def test_removing_bit_by_bit_is_removing_once(model):
+    """Every unit that is closed goes alone, in another order; the model is the same."""
+    pruner, _, inputs = make(model, optim.SGD)
+    whole = copy.deepcopy(pruner.model)
+    for index in (1, 0, 1):
+        for gate in pruner.gates.values():
+            if gate.size > 3:
+                gate.logits.data[index] -= 9.0
+        pruner.remove_closed_()
+    once, *_ = make(model, optim.SGD)
+    once.model.load_state_dict(whole.state_dict())
+    for name, gate in once.gates.items():
+        gone = sorted(set(range(gate.size)) - set(pruner._kept[name]))
+        gate.logits.data[gone] -= 9.0
+    once.remove_closed_()
+    assert once.plan.tensors == pruner.plan.tensors
+    expected = pytree.tree_leaves(call(once.model, inputs))
+    actual = pytree.tree_leaves(call(pruner.model, inputs))
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_orthogonalised_updates_commute_once_a_unit_has_no_momentum():
     pruner, optimizer, inputs = make("mlp", Orthogonal)
     check_commutes(pruner, optimizer, inputs)

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 from diffprune._typing import Bool
 from diffprune.errors import ArgumentError, RemovalError
 from diffprune.graph import Groups, PruneGroup
-from diffprune.graph.axes import Atom, atoms, count, size
+from diffprune.graph.axes import Atom, atoms, count
 from diffprune.graph.call import Axes
 from diffprune.penalty import named_gates
 from diffprune.pruner.sites import NAME
@@ -108,7 +108,7 @@ def check_unchanged(model: nn.Module, groups: Groups) -> None:
         if not name.startswith(gates) and NAME not in name
     }
     expected = {
-        name: tuple(map(size, axes))
+        name: tuple(count(axis, {}) for axis in axes)
         for name, axes in groups.tensors.items()
         if not name.startswith(gates)
     }
