@@ -1,6 +1,8 @@
 # Every target does its own set-up in .venv and is quiet about it once that is done.
 PYTHON ?= python3
 BIN := .venv/bin
+# The theme's advertisement for its successor is not a result of ours.
+export NO_MKDOCS_2_WARNING := 1
 READY := .venv/.ready
 
 .PHONY: demo test test-all lint docs bench coverage clean

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script beside the picture it draws, not a package
 """Draw how the demo's network shrinks, as plain SVG; trains nothing.
 
 `python docs/figure.py` reads results/demo/seed-0-metrics.jsonl and writes

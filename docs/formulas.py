@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - imported by the hooks beside it, not a package
 """Formulas of docstrings as plain HTML, so that no page fetches a script to show them.
 
 Knows the few commands that docstrings use, and no page.

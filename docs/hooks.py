@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - loaded by mkdocs from its path, not a package
 """What mkdocs does to pages; knows no table, no record and no formula."""
 
 from formulas import plain

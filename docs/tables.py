@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script beside the pages it fills, not a package
 """Markdown tables from the records under results/; measures nothing.
 
 `python docs/tables.py` prints every table and refreshes those in README.md. In the site

@@ -118,6 +118,17 @@ def test_masks_of_torch_prune_become_real(images):
     same_outputs(model, small, images)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_folding_is_exact_in_coarse_types_too(images, dtype):
+    model = zero_filters(convnet()).to(dtype)
+    small = compact(model, images.to(dtype))
+    assert small[0].out_channels == 8
+    assert small[3].bias.dtype == dtype
+    rtol = 20 * torch.finfo(dtype).eps
+    x = images.to(dtype)
+    torch.testing.assert_close(small(x), model(x), rtol=rtol, atol=rtol)
+
+
 def test_the_original_is_left_alone(images):
     model = zero_filters(convnet())
     before = copy.deepcopy(model.state_dict())

@@ -56,22 +56,39 @@ class GateRule:
 
 
 class _Closed(Spreading[Tensor]):
-    """Silence that starts in closed gates, and in nothing else."""
+    """Silence that starts in closed gates, and in nothing else.
+
+    A gate is silent where it is closed, and where it has nothing to let through.
+    """
 
     def __init__(
-        self, groups: Groups, rule: GateRule, closed: Mapping[Atom, Units]
+        self,
+        groups: Groups,
+        rule: GateRule,
+        closed: Mapping[Atom, Units],
+        places: Mapping[str, Int[Tensor, " n"] | None],
     ) -> None:
-        self._rule = rule
-        self._closed = closed
+        self._rule, self._closed, self._places = rule, closed, places
+        self._links = {id(link.out.axes): link for link in rule.links}
         super().__init__(groups.solution, lambda *_: {}, _all_units)
 
     def _spread(self, step: Step) -> None:
-        if step.rule is not self._rule:
+        link = self._links.get(id(step.outputs[0].axes)) if step.outputs else None
+        if step.rule is not self._rule or link is None:
             super()._spread(step)
             return
         (output,) = step.outputs
+        silent = dict(self.of(link.x))
+        resolve = self.solution.algebra.resolve
+        loud = {atom: ~units for atom, units in self.along(link.x, link.dim).items()}
+        nothing = ~mask(resolve(link.x.axes[link.dim]), loud)
+        chosen = self._places[link.gate]
+        own = resolve(output.axes[link.dim])
+        if len(own) == 1 and isinstance(own[0], Atom):
+            arrives = nothing if chosen is None else nothing[chosen.cpu()]
+            silent[own[0]] = arrives | self._closed.get(own[0], ~_all_units(own[0]))
         found = self.atoms(output)
-        self._known[output] = {a: m for a, m in self._closed.items() if a in found}
+        self._known[output] = {a: m for a, m in silent.items() if a in found}
 
 
 def _all_units(atom: Atom) -> Units:
@@ -99,7 +116,7 @@ def needed_units(
         for atom in groups.solution.free(value.axes[link.dim])
     }
     whole = {group.atom: _all_units(group.atom) for group in groups}
-    unread = dead_units(linked, _Closed(groups, rule, closed))
+    unread = dead_units(linked, _Closed(groups, rule, closed, places))
     needed = {**whole, **{atom: ~units for atom, units in unread.items()}}
     while _demand_(groups, rule, needed, places):
         pass

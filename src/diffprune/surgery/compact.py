@@ -1,7 +1,7 @@
 """Remove what a model does not use. Knows no method that made it so."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,7 +16,8 @@ from diffprune.graph.axes import Atom, Axis, atoms, mask
 from diffprune.graph.call import Contraction
 from diffprune.graph.silence import Silencer
 from diffprune.graph.trace import ExampleInputs
-from diffprune.surgery.apply import apply_plan
+from diffprune.surgery.apply import apply_plan, named_tensors
+from diffprune.surgery.compare import doubled, outputs
 from diffprune.surgery.dead import Constants, dead_units, zero_slices
 from diffprune.surgery.fold import (
     Reader,
@@ -60,12 +61,28 @@ def compact(
     """
     plain = _permanent(model)
     groups = find_groups(plain, example_inputs, **options)
-    folded = copy.deepcopy(plain)
-    dead = _bury_(folded, groups, example_inputs)
+    fine, inputs = _in_double(plain, example_inputs)
+    dead = _bury_(fine, groups, inputs)
     keep = {group.name: _at_least_one(~dead[group.atom]) for group in groups}
-    small = apply_plan(folded, plan_removal(groups, keep))
+    small = apply_plan(fine, plan_removal(groups, keep))
     certify(plain, small, example_inputs, kept=partial(layout, groups, keep))
+    _cast_(small, {name: t.dtype for name, t in named_tensors(plain).items()})
     return small
+
+
+def _in_double(model: ModuleT, inputs: ExampleInputs) -> tuple[ModuleT, ExampleInputs]:
+    """Copy the model, in double precision if it runs in it: folding must not round."""
+    fine, doubled_inputs = copy.deepcopy(model).double(), doubled(inputs)
+    try:
+        outputs(fine, doubled_inputs)
+    except Exception:  # noqa: BLE001 - a layer may raise anything about a dtype
+        return copy.deepcopy(model), inputs
+    return fine, doubled_inputs
+
+
+def _cast_(model: nn.Module, dtypes: Mapping[str, torch.dtype]) -> None:
+    for name, tensor in named_tensors(model).items():
+        tensor.data = tensor.data.to(dtypes[name])
 
 
 def _permanent(model: ModuleT) -> ModuleT:
