@@ -101,6 +101,8 @@ def test_an_interrupted_run_continues_to_the_same_end(
     with pytest.raises(KeyboardInterrupt):
         train(stopping(toy, step), recipe, out=out)
     assert read_run(out).outcome is None
+    saved = torch.load(out / "checkpoint.pt")["extra"]
+    assert 8 * saved["epoch"] + saved["batches"] == step
     model = train(toy, recipe, out=out)
     whole, resumed = read_run(finished[0]), read_run(out)
     assert without_time(resumed) == without_time(whole)

@@ -41,7 +41,7 @@ def test_the_original_archive_is_understood(tiny, tmp_path, monkeypatch):
             entry.size = content.nbytes
             packed.addfile(entry, io.BytesIO(content.tobytes()))
     monkeypatch.setattr(cifar10, "_HOME", (tmp_path / "cifar.tar.gz").as_uri())
-    find_files(tiny)
+    find_files(replace(tiny, sources={"home": cifar10._from_home}))
 
 
 @pytest.fixture

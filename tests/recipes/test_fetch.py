@@ -96,6 +96,15 @@ def test_a_download_is_unpacked(tmp_path):
     assert (tmp_path / "a.txt").read_bytes() == CONTENT
 
 
+@pytest.mark.parametrize("length", [0, 5, 20, -1])
+def test_a_download_that_was_cut_short_is_no_reason_to_stop(tmp_path, cache, length):
+    packed = tmp_path / "a.gz"
+    packed.write_bytes(gzip.compress(CONTENT)[:length])
+    home = fetch.gzipped({"a.txt": packed.as_uri()})
+    find_files(files(home=home, npm=writing(CONTENT)))
+    assert (cache / "a.txt").read_bytes() == CONTENT
+
+
 def fake_npm(folder: Path, script: str) -> str:
     npm = folder / "npm"
     npm.write_text(f"#!/bin/sh\n{script}\n")

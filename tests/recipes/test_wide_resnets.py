@@ -1,10 +1,12 @@
 import pytest
 import torch
+from torch import nn
+from torch.nn.functional import relu
 from torch.utils.flop_counter import FlopCounterMode
 
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
-from diffprune.recipes.wide_resnets import WideResNet
+from diffprune.recipes.wide_resnets import WideBlock, WideResNet
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +42,17 @@ def test_a_closed_sum_silences_the_shortcut_too():
     model(torch.rand(2, 3, 32, 32))
     silent = seen[0].abs().sum(dim=(0, 2, 3)) == 0
     assert silent.nonzero().flatten().tolist() == [5]
+
+
+@pytest.mark.parametrize(("outputs", "stride"), [(4, 1), (8, 1), (8, 2)])
+def test_a_block_that_computes_nothing_is_its_shortcut(outputs, stride):
+    block = WideBlock(4, outputs, stride, nn.Identity).eval()
+    nn.init.zeros_(block.conv2.weight)
+    x = torch.randn(2, 4, 8, 8)
+    shortcut = block.shortcut
+    expected = x if shortcut is None else shortcut(relu(block.bn1(x)))
+    assert (shortcut is None) == (outputs == 4)
+    assert block(x).equal(expected)
 
 
 @pytest.mark.parametrize("depth", [4, 12, 27])

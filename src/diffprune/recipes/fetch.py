@@ -14,6 +14,7 @@ import tempfile
 import urllib.request
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -25,9 +26,11 @@ from diffprune.errors import DiffpruneError
 DATA_VARIABLE: Final = "DIFFPRUNE_DATA"
 _SECONDS_TO_ANSWER: Final = 10
 _SECONDS_FOR_NPM: Final = 600
+# No answer, half an answer, half a file: none of the last three is an OSError.
+_FAILURES: Final = (OSError, HTTPException, EOFError, tarfile.TarError)
 
 Source = Callable[[Path], None]
-"""Puts the files of a data set into a folder, or raises an `OSError` that says why."""
+"""Puts the files of a data set into a folder, or raises an error that says why."""
 
 
 class MissingDataError(DiffpruneError, FileNotFoundError):
@@ -110,7 +113,7 @@ def _fetch(files: Files, cached: Path) -> None:
             fresh = Path(temporary)
             try:
                 source(fresh)
-            except OSError as error:
+            except _FAILURES as error:
                 reasons.append(f"{name}: {error}")
                 continue
             if faults := files.faults(fresh):
