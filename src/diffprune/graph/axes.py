@@ -10,7 +10,6 @@ atom may turn out to be a product or a concatenation of finer atoms, never the r
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Generic, TypeAlias, TypeVar
 
@@ -40,9 +39,9 @@ class Cat:
 
     parts: tuple["Axis", ...]
 
-    @cached_property
+    @property
     def size(self) -> int:
-        """Number of elements of all parts together."""
+        """Number of elements of all parts together; atoms shrink, so never kept."""
         return sum(map(size, self.parts))
 
 
