@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import gate_speed, graph_speed, lenet_step
+from . import gate_speed, graph_speed, lenet_step, pruner_speed
 from ._records import write_record
 from ._timing import Measurement
 
@@ -17,6 +17,7 @@ BENCHMARKS = {
     "gate_speed": gate_speed,
     "graph_speed": graph_speed,
     "lenet_step": lenet_step,
+    "pruner_speed": pruner_speed,
 }
 RESULTS = Path(__file__).parent.parent / "results" / "benchmarks"
 

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
         by_macs as by_macs,
         by_parameters as by_parameters,
     )
+    from diffprune.sparse import (
+        load_sparse as load_sparse,
+        save_sparse as save_sparse,
+    )
     from diffprune.surgery import (
         Plan as Plan,
         apply_plan as apply_plan,
@@ -47,6 +51,7 @@ _PUBLIC = {
     "graph": ("Groups", "PruneGroup", "find_groups"),
     "penalty": ("expected_l0", "parameter_groups"),
     "pruner": ("Pruner", "by_macs", "by_parameters"),
+    "sparse": ("load_sparse", "save_sparse"),
     "surgery": ("Plan", "apply_plan", "compact", "plan_removal", "remove"),
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -25,10 +25,12 @@ SURFACE = {
     "g": "sample u beta zeta",
     "gate_weight": "layer name * index **options",
     "load_checkpoint": "path pruner optimizer",
+    "load_sparse": "model path",
     "parameter_groups": "model * weight_decay lr gate_lr",
     "plan_removal": "groups keep * round_to min_units scores",
     "remove": "model example_inputs keep * round_to min_units scores **options",
     "save_checkpoint": "path pruner optimizer * extra",
+    "save_sparse": "model path",
 }
 METHODS = {
     "ApproximateBernoulli": "expand prob_open rsample sample",
