@@ -40,12 +40,13 @@ def test_the_table_shows_ours_under_the_papers_row(run):
     done = read_run(run)
     half = replace(done, recipe=table1_sigmoid(0), outcome=None)
     runs = [replace(done, recipe=table1_sigmoid(7)), half]
-    console = Console(record=True, width=100)
+    console = Console(record=True, width=80)
     console.print(table1(runs))
     lines = console.export_text().splitlines()
     (paper,) = [n for n, line in enumerate(lines) if "10-20-71-35" in line]
     assert "seed 7" in lines[paper + 1]
-    assert "1 of 200" in lines[paper + 2]
+    assert "11-30-496-309" in "".join(lines)
+    assert "1/200" in lines[paper + 2]
     assert f"{done.epochs[-1].test_error:.2f}" in lines[paper + 3]
 
 

@@ -18,7 +18,7 @@ from diffprune.experiment import records
 from diffprune.experiment.builtin import table1_sigmoid, table1_softmax
 from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import Run, read_run
-from diffprune.experiment.view import architecture
+from diffprune.experiment.view import architecture, short
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +84,13 @@ def read_records(folder: Path) -> list[Run]:
 
 def table1(runs: Sequence[Run]) -> Table:
     """Every run in the last epoch it has, under the paper's row."""
-    table = Table(title="LeNet-5 on MNIST, last epoch", title_justify="left")
-    for heading in ("", "open gates", "connected units", "error %", "MACs", "epochs"):
-        table.add_column(heading, justify="left" if not heading else "right")
+    title = "LeNet-5 on MNIST: the paper's rows, and our last epochs"
+    table = Table(title=title, title_justify="left")
+    table.add_column("", no_wrap=True)
+    for heading in ("open gates", "connected", "error %", "MACs", "epochs"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in TABLE1:
-        table.add_row(f"{row.method}, paper", row.architecture, "", f"{row.error}")
+        table.add_row(row.method, row.architecture, "", f"{row.error}", "", "200")
         ours = [run for run in runs if run.recipe.name == row.recipe(0).name]
         for run in ours:
             table.add_row(*_cells(run))
@@ -106,6 +108,6 @@ def _cells(run: Run) -> tuple[str, ...]:
         architecture(last.raw),
         architecture(last.effective if end is None else end.effective),
         f"{last.test_error:.2f}",
-        f"{last.macs if end is None else end.macs:,}",
-        f"{last.number}" + ("" if end else f" of {run.recipe.epochs}"),
+        short(last.macs if end is None else end.macs),
+        f"{last.number}" if end else f"{last.number}/{run.recipe.epochs}",
     )
