@@ -51,6 +51,12 @@ def _transformer() -> nn.Module:
 
 def _step(model: nn.Module, x: Tensor, y: Tensor, *, gated: bool) -> Callable[[], None]:
     pruner = dp.Pruner(model, x[:2], strength=1e-5) if gated else None
+    return _loop(model, x, y, pruner)
+
+
+def _loop(
+    model: nn.Module, x: Tensor, y: Tensor, pruner: dp.Pruner[nn.Module] | None
+) -> Callable[[], None]:
     groups = pruner.parameter_groups(lr=1e-4) if pruner else model.parameters()
     optimizer = torch.optim.Adam(groups, lr=1e-4)
 
@@ -67,8 +73,44 @@ def _step(model: nn.Module, x: Tensor, y: Tensor, *, gated: bool) -> Callable[[]
     return step
 
 
+def _shrunk(x: Tensor, *, gated: bool) -> tuple[nn.Module, dp.Pruner[nn.Module] | None]:
+    """LeNet-5 cut to 10-20-320-87, still gated or plain."""
+    torch.manual_seed(0)
+    model: nn.Module = LeNet5()
+    pruner = dp.Pruner(model, x[:2], strength=1e-5)
+    for name, kept in {"conv1": 10, "conv2": 20, "fc1": 87}.items():
+        with torch.no_grad():
+            pruner.gates[name].logits[kept:] = -5.0
+    pruner.remove_closed_()
+    return (model, pruner) if gated else (pruner.finalize(), None)
+
+
+def _idle_step(x: Tensor, y: Tensor) -> Measurement:
+    """`pruner.step` when nothing is due, a thousand times over, over a dense step."""
+    model: nn.Module = LeNet5()
+    pruner = dp.Pruner(model, x[:2], schedule=lambda _step: False)
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-4))
+
+    def idle() -> None:
+        for _ in range(1000):
+            pruner.step(optimizer)
+
+    names = ("1000 x pruner.step, nothing due", "LeNet-5 step, dense")
+    dense = _step(LeNet5(), x, y, gated=False)
+    return ratio(idle, dense, names=names, rounds=20, target=5.0)
+
+
+def _after_removal(x: Tensor, y: Tensor) -> Measurement:
+    steps = list[Callable[[], None]]()
+    for gated in (True, False):
+        model, pruner = _shrunk(x, gated=gated)
+        steps.append(_loop(model, x, y, pruner))
+    names = ("LeNet-5 at 10-20-320-87, gated", "LeNet-5 at 10-20-320-87, plain")
+    return ratio(*steps, names=names, rounds=100, target=1.10)
+
+
 def measure() -> tuple[Measurement, ...]:
-    """Gated step over dense step."""
+    """Gated over dense: steps, idle steps, and steps after a removal."""
     torch.manual_seed(0)
     cases = {
         "LeNet-5": (LeNet5, torch.rand(100, 1, 28, 28), 10, 100),
@@ -81,4 +123,5 @@ def measure() -> tuple[Measurement, ...]:
         gated, dense = (_step(build(), x, y, gated=g) for g in (True, False))
         names = (f"{name} step, gated", f"{name} step, dense")
         found.append(ratio(gated, dense, names=names, rounds=rounds, target=1.03))
-    return tuple(found)
+    images, labels = torch.rand(100, 1, 28, 28), torch.randint(10, (100,))
+    return (*found, _idle_step(images, labels), _after_removal(images, labels))

@@ -6,6 +6,7 @@ Only plain gates are pooled: independent units, no noise, one threshold.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ def is_plain(gate: Gate) -> bool:
 
 def pooled_values(gates: Sequence[Gate]) -> list[Float[Tensor, " units"]]:
     """`gate.values()` of plain gates, all at once."""
-    sizes = [gate.size for gate in gates]
+    sizes = tuple(gate.size for gate in gates)
     logits = precise(torch.cat([gate.logits for gate in gates]))
     raw = precise(torch.stack([gate.raw_sharpness for gate in gates]))
     with torch.no_grad():
@@ -41,26 +42,39 @@ def pooled_penalty(
     gates: Sequence[Gate], strengths: Sequence[float]
 ) -> Float[Tensor, ""]:
     """Sum of `strength * gate.prob_open().sum()` over plain gates, all at once."""
-    sizes = [gate.size for gate in gates]
+    sizes = tuple(gate.size for gate in gates)
     logits = precise(torch.cat([gate.logits for gate in gates]))
+    sigmas = tuple(gate.sigma for gate in gates)
     with torch.no_grad():
         owner = _owner(sizes, logits.device)
         thresholds = torch.stack([gate.threshold for gate in gates]).to(logits).logit()
-        margin = logits.detach() - thresholds[owner]
-        strength = logits.new_tensor(strengths)[owner]
-        sigma = logits.new_tensor([gate.sigma for gate in gates])
-        scaled = margin / sigma[owner]
-        counts = _sums((margin > 0).to(logits), owner, len(gates))
-        held = _held(gates, counts, owner)
+        scaled = logits.detach() - thresholds[owner]
+        held = _held(gates, scaled > 0, owner)
+        scaled /= _spread(sigmas, sizes, logits.dtype, logits.device)
+        strength = _spread(tuple(strengths), sizes, logits.dtype, logits.device)
         free = strength if held is None else strength.masked_fill(held, 0.0)
-        constant = (strength - free).sum()
+        certain = 0.0 if held is None else float((strength - free).sum())
+        slope = free / _spread(sigmas, sizes, logits.dtype, logits.device)
     apply: Any = _Penalty.apply
-    return apply(logits, scaled, free, free / sigma[owner], constant)
+    return apply(logits, scaled, free, slope, certain)
 
 
-def _owner(sizes: Sequence[int], device: torch.device) -> Int[Tensor, " all"]:
+@lru_cache(maxsize=64)
+def _owner(sizes: tuple[int, ...], device: torch.device) -> Int[Tensor, " all"]:
+    """The number of the gate that each unit belongs to."""
     numbers = torch.arange(len(sizes), device=device)
     return numbers.repeat_interleave(torch.tensor(sizes, device=device))
+
+
+@lru_cache(maxsize=64)
+def _spread(
+    numbers: tuple[float, ...],
+    sizes: tuple[int, ...],
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Float[Tensor, " all"]:
+    """One number per gate, repeated for each of its units."""
+    return torch.tensor(numbers, dtype=dtype, device=device)[_owner(sizes, device)]
 
 
 def _sums(x: Tensor, owner: Int[Tensor, " all"], gates: int) -> Float[Tensor, " gates"]:
@@ -81,13 +95,14 @@ def _open(
 
 
 def _held(
-    gates: Sequence[Gate], counts: Float[Tensor, " gates"], owner: Int[Tensor, " all"]
+    gates: Sequence[Gate], above: Bool[Tensor, " all"], owner: Int[Tensor, " all"]
 ) -> Bool[Tensor, " all"] | None:
     """Units that the floor of their gate does not allow to close."""
-    at_floor = [n for n, c in enumerate(counts.tolist()) if c <= gates[n].min_open]
+    counts = _sums(above.float(), owner, len(gates)).tolist()
+    at_floor = [n for n, count in enumerate(counts) if count <= gates[n].min_open]
     if not at_floor:
         return None
-    held = torch.zeros(owner.shape, dtype=torch.bool, device=owner.device)
+    held = torch.zeros_like(above)
     for number in at_floor:
         held[owner == number] = gates[number].is_open()
     return held
@@ -137,11 +152,11 @@ class _Penalty(torch.autograd.Function):
         scaled: Tensor,
         strength: Tensor,
         slope: Tensor,
-        constant: Tensor,
+        certain: float,
     ) -> Tensor:
         del logits
         ctx.save_for_backward(scaled, slope)
-        return (torch.special.ndtr(scaled) * strength).sum() + constant
+        return (torch.special.ndtr(scaled) * strength).sum() + certain
 
     @staticmethod
     @once_differentiable

@@ -6,12 +6,14 @@ that sums over the group. While a layer runs, its parameter is swapped for the g
 and put back after: names, classes and `state_dict` stay the user's own.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._typing import Float
@@ -115,6 +117,11 @@ class Gating(nn.Module):
             tensor = tensor * factor(self.values(factor.gate), tensor.ndim).to(tensor)
         return tensor
 
+    def columns(self, site: str, ndim: int) -> Float[Tensor, "..."]:
+        """The product of all factors of a site, which multiply its columns only."""
+        found = self.factors_of(site)
+        return math.prod(factor(self.values(factor.gate), ndim) for factor in found)  # pyright: ignore[reportCallIssue, reportArgumentType, reportReturnType] - of tensors
+
 
 @dataclass(frozen=True)
 class Place:
@@ -140,9 +147,9 @@ class Swap:
     def enter(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Before the module runs: its parameters are gated."""
         if self._is_cheaper_outside(module, args):
-            (factor,) = self.gating.factors_of(self.places[0].site)
-            scale = self.gating.values(factor.gate)
-            scale = factor(scale, ndim=2).view(-1)
+            # Shaped as for the weight without its rows: channels, then the window.
+            weight = module.get_parameter("weight")
+            scale = self.gating.columns(self.places[0].site, weight.ndim)
             return (args[0] * scale.to(args[0]), *args[1:])
         for place in self.places:
             original = place.owner._parameters[place.name]  # noqa: SLF001 - swapped, not set
@@ -157,11 +164,20 @@ class Swap:
             _put(*self._originals.pop())
 
     def _is_cheaper_outside(self, module: nn.Module, args: tuple[Any, ...]) -> bool:
-        if not isinstance(module, nn.Linear) or len(self.places) != 1 or len(args) != 1:
+        if [place.owner for place in self.places] != [module] or len(args) != 1:
+            return False
+        if not _scales_inputs(module):
             return False
         factors = self.gating.factors_of(self.places[0].site)
-        reads = [factor.dim for factor in factors] == [1]
-        return reads and args[0].numel() < module.weight.numel()
+        reads = all(factor.dim == 1 for factor in factors)
+        return reads and args[0].numel() < module.get_parameter("weight").numel()
+
+
+def _scales_inputs(module: nn.Module) -> bool:
+    """Whether scaling columns of the weight is scaling channels of the input."""
+    if isinstance(module, _ConvNd):
+        return module.groups == 1 and not module.transposed
+    return isinstance(module, nn.Linear)
 
 
 def _put(place: Place, tensor: Tensor) -> None:
