@@ -1,6 +1,7 @@
 """What gates and removal add to a training step, for three kinds of network."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -49,9 +50,33 @@ def _transformer() -> nn.Module:
     return nn.Sequential(nn.Embedding(96, 256), *blocks, nn.Linear(256, 96))
 
 
-def _step(model: nn.Module, x: Tensor, y: Tensor, *, gated: bool) -> Callable[[], None]:
-    pruner = dp.Pruner(model, x[:2], strength=1e-5) if gated else None
-    return _loop(model, x, y, pruner)
+@dataclass(frozen=True)
+class Case:
+    """A network and a batch for it."""
+
+    build: Callable[[], nn.Module]
+    x: Tensor
+    y: Tensor
+    rounds: int
+
+
+def cases() -> dict[str, Case]:
+    """The three networks, by name."""
+    tokens = torch.randint(96, (16, 128))
+    images, labels = torch.rand(100, 1, 28, 28), torch.randint(10, (100,))
+    photos, classes = torch.rand(16, 3, 64, 64), torch.randint(10, (16,))
+    return {
+        "LeNet-5": Case(LeNet5, images, labels, 200),
+        "ResNet-18": Case(resnet18, photos, classes, 30),
+        "transformer": Case(_transformer, tokens, tokens.roll(-1, 1), 30),
+    }
+
+
+def make_step(case: Case, *, gated: bool) -> Callable[[], None]:
+    """A training step of a fresh network."""
+    model = case.build()
+    pruner = dp.Pruner(model, case.x[:2], strength=1e-5) if gated else None
+    return _loop(model, case.x, case.y, pruner)
 
 
 def _loop(
@@ -85,10 +110,10 @@ def _shrunk(x: Tensor, *, gated: bool) -> tuple[nn.Module, dp.Pruner[nn.Module] 
     return (model, pruner) if gated else (pruner.finalize(), None)
 
 
-def _idle_step(x: Tensor, y: Tensor) -> Measurement:
+def _idle_step(case: Case) -> Measurement:
     """`pruner.step` when nothing is due, a thousand times over, over a dense step."""
     model: nn.Module = LeNet5()
-    pruner = dp.Pruner(model, x[:2], schedule=lambda _step: False)
+    pruner = dp.Pruner(model, case.x[:2], schedule=lambda _step: False)
     optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-4))
 
     def idle() -> None:
@@ -96,7 +121,7 @@ def _idle_step(x: Tensor, y: Tensor) -> Measurement:
             pruner.step(optimizer)
 
     names = ("1000 x pruner.step, nothing due", "LeNet-5 step, dense")
-    dense = _step(LeNet5(), x, y, gated=False)
+    dense = make_step(case, gated=False)
     return ratio(idle, dense, names=names, rounds=20, target=5.0)
 
 
@@ -112,16 +137,11 @@ def _after_removal(x: Tensor, y: Tensor) -> Measurement:
 def measure() -> tuple[Measurement, ...]:
     """Gated over dense: steps, idle steps, and steps after a removal."""
     torch.manual_seed(0)
-    cases = {
-        "LeNet-5": (LeNet5, torch.rand(100, 1, 28, 28), 10, 100),
-        "ResNet-18": (resnet18, torch.rand(16, 3, 64, 64), 10, 30),
-        "transformer": (_transformer, torch.randint(96, (16, 128)), 96, 30),
-    }
     found = list[Measurement]()
-    for name, (build, x, classes, rounds) in cases.items():
-        y = torch.randint(classes, x.shape if x.ndim == 2 else x.shape[:1])
-        gated, dense = (_step(build(), x, y, gated=g) for g in (True, False))
+    for name, case in cases().items():
+        gated, dense = (make_step(case, gated=g) for g in (True, False))
         names = (f"{name} step, gated", f"{name} step, dense")
+        rounds = case.rounds
         found.append(ratio(gated, dense, names=names, rounds=rounds, target=1.03))
-    images, labels = torch.rand(100, 1, 28, 28), torch.randint(10, (100,))
-    return (*found, _idle_step(images, labels), _after_removal(images, labels))
+    lenet = cases()["LeNet-5"]
+    return (*found, _idle_step(lenet), _after_removal(lenet.x, lenet.y))
