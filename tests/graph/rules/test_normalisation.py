@@ -1,6 +1,9 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
+
+from diffprune import find_groups
 
 
 def network(norm):
@@ -34,3 +37,22 @@ def test_the_reason_names_the_layer(reason):
 
 def test_rolled_units_are_frozen(between, sizes):
     assert sizes(between(lambda m, h: m.last(h.roll(1, 1)))) == {}
+
+
+class Standardised(nn.Module):
+    """A linear layer whose rows are standardised by a batch norm of the weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(5, 11), nn.Linear(11, 3)
+
+    def forward(self, x):
+        rows = self.second.weight[None]
+        weight = F.batch_norm(rows, None, None, training=True)[0]
+        return F.linear(self.first(x), weight, self.second.bias)
+
+
+def test_a_weight_standardised_by_its_own_statistics_couples_its_columns():
+    groups = find_groups(Standardised(), torch.rand(2, 5))
+    assert not groups
+    assert any("statistics" in str(axis.reason) for axis in groups.frozen)
