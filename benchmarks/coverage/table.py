@@ -24,6 +24,10 @@ largest output. **Wrong**: it runs and computes something else. **Refused**: the
 declined or found nothing. **Crashed**: an error, there or in the smaller model.
 **Timeout**, **memory**: beyond the limits of a run.
 
+Torch-Pruning gets one recipe for all, built from its own examples; for families without
+an example a crash may be the fault of the recipe. Models that have no record yet are
+missing from the table; the command runs them.
+
 Shares are of all parameters and multiply-accumulates: those in tensors and operations
 that became smaller. Seconds are of one core, for finding and removing.
 """

@@ -220,3 +220,11 @@ def test_ten_thousand_equations_in_a_row_stay_shallow():
         algebra.unify(stream, branch)
         stream = branch
     assert algebra.resolve(first) == algebra.resolve(stream)
+
+
+def test_empty_axes_are_equal_and_cannot_be_divided():
+    algebra = Algebra()
+    empty, other = algebra.fresh(0), algebra.fresh(0)
+    algebra.unify(empty, other)
+    with pytest.raises(MisalignedError):
+        algebra.split((*empty, *algebra.fresh(6)), [2, 3])

@@ -144,7 +144,7 @@ class Algebra(Generic[ReasonT]):
         left, right = self.resolve(left), self.resolve(right)
         if size(left) != size(right):
             raise MisalignedError
-        while left != right:
+        while left != right and size(left):
             lead = min(left[0].size, right[0].size)
             (first, left), (second, right) = (
                 self._lead(left, lead),
@@ -216,7 +216,7 @@ class Algebra(Generic[ReasonT]):
         """Divide a resolved axis into a leading factor of this length and the rest."""
         lead: Axis = ()
         while (need := length // size(lead)) > 1:
-            if not axis:
+            if not axis or not axis[0].size:
                 raise MisalignedError
             factor, axis = axis[0], axis[1:]
             if need % factor.size == 0:
