@@ -46,6 +46,6 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up .venv (about two minutes, once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv --upgrade-deps .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[data,demo]' --group dev 2>&1 \
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]' --group dev 2>&1 \
 		| grep -v '^WARNING' || true
 	@$(BIN)/python -c "import diffprune, sklearn, pytest" && touch $@
