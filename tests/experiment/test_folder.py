@@ -45,3 +45,25 @@ def test_records_are_plain_json_lines(folder):
 def test_a_folder_without_a_run_is_named(tmp_path):
     with pytest.raises(ArgumentError, match=r"holds no run: there is no `recipe.json`"):
         read_run(tmp_path)
+
+
+def test_a_run_says_where_its_task_is(tmp_path, recipe):
+    Folder.open(tmp_path / "run", recipe, task="../mine.py:task")
+    assert read_run(tmp_path / "run").task == "../mine.py:task"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("recipe.json", "{"),
+        ("recipe.json", '{"name": 1}'),
+        ("recipe.json", "[]"),
+        ("environment.json", "{"),
+        ("metrics.jsonl", "{"),
+        ("metrics.jsonl", '{"number": 1}'),
+    ],
+)
+def test_a_damaged_run_is_explained(folder, name, text):
+    (folder.path / name).write_text(text)
+    with pytest.raises(ArgumentError, match="is damaged, or of another version"):
+        read_run(folder.path)

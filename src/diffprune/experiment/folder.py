@@ -38,8 +38,13 @@ class Folder:
     path: Path
 
     @classmethod
-    def open(cls, path: Path, recipe: Recipe) -> "Folder":
+    def open(cls, path: Path, recipe: Recipe, task: str | None = None) -> "Folder":
         """Start a run, or return to one of the same recipe that was stopped.
+
+        Args:
+            path: Where it is.
+            recipe: Of the run.
+            task: How to find its task again, if there is a way.
 
         Raises:
             ArgumentError: If the folder holds another run or a finished one, or cannot
@@ -50,6 +55,7 @@ class Folder:
             if (path / records.RECIPE).exists():
                 _check_same(path, recipe)
             else:
+                _write_json(path / records.TASK, {"task": task})
                 _write_json(path / records.RECIPE, recipe.to_dict())
                 _write_json(path / records.ENVIRONMENT, _environment())
         return cls(path)

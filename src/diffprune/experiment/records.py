@@ -14,6 +14,7 @@ from diffprune.experiment.recipe import Recipe
 from diffprune.pruner import Shrinkage
 
 RECIPE: Final = "recipe.json"
+TASK: Final = "task.json"
 ENVIRONMENT: Final = "environment.json"
 METRICS: Final = "metrics.jsonl"
 REMOVALS: Final = "removals.jsonl"
@@ -101,6 +102,8 @@ class Run:
         epochs: What happened so far.
         removals: What was removed, with a certificate each.
         outcome: The network that came out; None while the run is unfinished.
+        task: Where the task is written, as `find_callable` reads it, seen from the
+            folder; None if it was made on the fly.
     """
 
     recipe: Recipe
@@ -108,16 +111,27 @@ class Run:
     epochs: tuple[Epoch, ...]
     removals: tuple[Shrinkage, ...]
     outcome: Outcome | None
+    task: str | None = None
 
 
 def read_run(folder: Path) -> Run:
     """Read a run, finished or not.
 
     Raises:
-        ArgumentError: If the folder holds none.
+        ArgumentError: If the folder holds none, or a damaged one.
     """
     if not (folder / RECIPE).is_file():
         raise ArgumentError(f"`{folder}` holds no run: there is no `{RECIPE}` in it.")
+    try:
+        return _read(folder)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ArgumentError(
+            f"the run in `{folder}` is damaged, or of another version of diffprune: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _read(folder: Path) -> Run:
     outcome = read_json(folder / SUMMARY) if (folder / SUMMARY).exists() else None
     return Run(
         recipe=Recipe.from_dict(read_json(folder / RECIPE)),
@@ -125,6 +139,7 @@ def read_run(folder: Path) -> Run:
         epochs=tuple(Epoch(**line) for line in read_lines(folder / METRICS)),
         removals=tuple(map(Shrinkage.from_dict, read_lines(folder / REMOVALS))),
         outcome=None if outcome is None else Outcome(**outcome),
+        task=read_json(folder / TASK)["task"] if (folder / TASK).exists() else None,
     )
 
 

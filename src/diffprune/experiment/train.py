@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 
 from diffprune.experiment.folder import Folder
 from diffprune.experiment.interruption import Interruption
+from diffprune.experiment.lookup import spell
 from diffprune.experiment.measure import measure_epoch, measure_outcome
 from diffprune.experiment.progress import Progress
 from diffprune.experiment.recipe import Recipe
@@ -52,7 +53,7 @@ def train(
         ArgumentError: If `out` holds another run, or this one, finished.
         KeyboardInterrupt: After Ctrl-C, once the checkpoint is written.
     """
-    folder = Folder.open(Path(out), recipe)
+    folder = Folder.open(Path(out), recipe, spell(make_task, Path(out)))
     with _seeded(recipe.seed), Interruption() as interruption:
         task = make_task(recipe)
         pruner = _make_pruner(task, recipe, device)
