@@ -69,7 +69,7 @@ def test_names_that_lead_nowhere_are_explained(folder, spec, message):
 
 def test_other_files_are_refused(folder):
     (folder / "mine.txt").touch()
-    with pytest.raises(ArgumentError, match="its name lacks `.py`"):
+    with pytest.raises(ArgumentError, match=r"its name lacks `\.py`"):
         find_callable(f"{folder}/mine.txt:f")
 
 
