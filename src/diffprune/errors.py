@@ -30,3 +30,7 @@ class RemovalError(DiffpruneError, RuntimeError):
 
 class FinishedError(DiffpruneError, RuntimeError):
     """A pruner that has already been finalized."""
+
+
+class MissingPackageError(DiffpruneError, ImportError):
+    """An optional package is not installed; the message says how to install it."""

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from diffprune.errors import MissingPackageError
 from diffprune.recipes import cifar10
 from diffprune.recipes.cifar10 import FILES, augment, load_cifar10, normalise
-from diffprune.recipes.digits import MissingPackageError
 from diffprune.recipes.fetch import cache_folder, find_files
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)

@@ -3,7 +3,8 @@ import sys
 import pytest
 import torch
 
-from diffprune.recipes.digits import MissingPackageError, load_digits
+from diffprune.errors import MissingPackageError
+from diffprune.recipes.digits import load_digits
 
 
 @pytest.fixture(scope="module")

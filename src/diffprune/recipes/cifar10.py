@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from diffprune._typing import Float, Int
-from diffprune.recipes.digits import MissingPackageError
+from diffprune.errors import MissingPackageError
 from diffprune.recipes.examples import Examples, Split, hold_out
 from diffprune.recipes.fetch import Files, download, find_files, npm_package
 

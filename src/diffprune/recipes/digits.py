@@ -7,16 +7,12 @@ always split in the same way: a seed changes the training, never the exam.
 import torch
 from torch.nn.functional import interpolate
 
-from diffprune.errors import DiffpruneError
+from diffprune.errors import MissingPackageError
 from diffprune.recipes.examples import Examples, Split
 
 NUM_TRAIN, NUM_VALIDATION = 1197, 300
 _SPLIT_SEED = 0
 _WHITEST = 16.0
-
-
-class MissingPackageError(DiffpruneError, ImportError):
-    """An optional package that the data comes from is not installed."""
 
 
 def load_digits() -> Split:
