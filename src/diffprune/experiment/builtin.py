@@ -2,24 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
-from torch import nn
-from torch.optim import SGD
-
+from diffprune.experiment import wide
 from diffprune.experiment.recipe import GateSettings, Recipe
-from diffprune.experiment.task import MakeTask, Task
-from diffprune.recipes.cifar10 import augment, load_cifar10, normalise
+from diffprune.experiment.task import MakeTask, Task, gate_of
 from diffprune.recipes.digits import load_digits
 from diffprune.recipes.examples import Batches, Split
 from diffprune.recipes.mnist import load_mnist
-from diffprune.recipes.models import LeNet5, MakeGate
-from diffprune.recipes.wide_resnets import WideResNet
+from diffprune.recipes.models import LeNet5
 
 GATES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 _EVALUATION_BATCH: Final = 1_000
-_WIDE_EVALUATION_BATCH: Final = 100
 
 MakeRecipe = Callable[[int], Recipe]
 """From a seed to a recipe."""
@@ -38,42 +32,6 @@ def lenet5_mnist_validated(recipe: Recipe) -> Task:
 def lenet5_digits(recipe: Recipe) -> Task:
     """LeNet-5 on the handwritten digits of scikit-learn."""
     return _lenet5(load_digits(), recipe)
-
-
-def wrn_cifar10(recipe: Recipe) -> Task:
-    """WRN-28-10 on CIFAR-10, mirrored and shifted at random."""
-    return wide_resnet_task(WideResNet(28, 10, gate_of(recipe)), load_cifar10(), recipe)
-
-
-def wide_resnet_task(model: WideResNet, data: Split, recipe: Recipe) -> Task:
-    """A wide ResNet on images like those of CIFAR-10."""
-    return Task(
-        model=model,
-        train=Batches(data.train, recipe.batch_size, shuffle=True, transform=augment),
-        test=Batches(data.test, _WIDE_EVALUATION_BATCH, transform=normalise),
-        optimizer=partial(SGD, momentum=0.9, nesterov=True),
-    )
-
-
-def wrn_low(seed: int = 0) -> Recipe:
-    """Section 4.2, low compression: no accuracy is to be lost."""
-    return Recipe(
-        name="wrn-28-10-low",
-        epochs=200,
-        batch_size=120,
-        lr=0.1,
-        weight_decay=5e-4,
-        decay="steps",
-        decay_after=(60, 120, 160),
-        strength={"group1.*": 1e-5, "group2.*": 1e-5, "group3.*": 5e-5},
-        seed=seed,
-    )
-
-
-def wrn_high(seed: int = 0) -> Recipe:
-    """Section 4.2, high compression: little accuracy is to be lost."""
-    strength = {"group1.*": 2e-5, "group2.*": 7e-5, "group3.*": 3e-4}
-    return replace(wrn_low(seed), name="wrn-28-10-high", strength=strength)
 
 
 def table1_softmax(seed: int = 0) -> Recipe:
@@ -99,6 +57,11 @@ def table1_sigmoid(seed: int = 0) -> Recipe:
     )
 
 
+def table1_sigmoid_kept(seed: int = 0) -> Recipe:
+    """The same without live removal: closed units stay until the end."""
+    return replace(table1_sigmoid(seed), name="lenet5-sigmoid-kept", remove_every=None)
+
+
 def digits_sigmoid(seed: int = 0) -> Recipe:
     """A short run on few digits; its numbers were chosen on the validation digits."""
     return Recipe(
@@ -117,16 +80,15 @@ def digits_sigmoid(seed: int = 0) -> Recipe:
 BUILTIN: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "lenet5-mnist": (lenet5_mnist, table1_sigmoid),
     "lenet5-mnist-softmax": (lenet5_mnist, table1_softmax),
+    "lenet5-mnist-kept": (lenet5_mnist, table1_sigmoid_kept),
     "lenet5-digits": (lenet5_digits, digits_sigmoid),
-    "wrn-28-10-low": (wrn_cifar10, wrn_low),
-    "wrn-28-10-high": (wrn_cifar10, wrn_high),
+    "wrn-28-10-low": (wide.wrn_cifar10, wide.wrn_low),
+    "wrn-28-10-high": (wide.wrn_cifar10, wide.wrn_high),
+    "wrn-10-2-dense": (wide.small_wrn_cifar10, wide.small_wrn_dense),
+    "wrn-10-2-low": (wide.small_wrn_cifar10, wide.small_wrn_low),
+    "wrn-10-2-high": (wide.small_wrn_cifar10, wide.small_wrn_high),
 }
 """By name: the task, and the recipe it is trained with."""
-
-
-def gate_of(recipe: Recipe) -> MakeGate:
-    """What makes the gates of a model that places them itself."""
-    return nn.Identity if recipe.strength is None else recipe.gate.make
 
 
 def _lenet5(data: Split, recipe: Recipe) -> Task:

@@ -44,7 +44,8 @@ class Recipe:
         gate: What the gates are like.
         strength: How hard open units are pushed to close, see `Pruner`; None trains the
             model as it is, without gates.
-        remove_every: Steps between two looks for closed units.
+        remove_every: Steps between two looks for closed units; None keeps them all in
+            the network until the end.
         reopen: Units that may open again with at least this probability stay.
         seed: Equal seeds give equal runs, on one machine and number of threads.
 
@@ -66,7 +67,7 @@ class Recipe:
     amp: bool = False
     gate: GateSettings = field(default_factory=GateSettings)
     strength: float | Mapping[str, float] | None = 1e-5
-    remove_every: int = 100
+    remove_every: int | None = 100
     reopen: float = 0.05
     seed: int = 0
 

@@ -10,6 +10,7 @@ from torch.optim import Adam, Optimizer
 
 from diffprune._typing import Float, Int
 from diffprune.experiment.recipe import Recipe
+from diffprune.recipes.models import MakeGate
 
 
 class Loader(Protocol):
@@ -56,3 +57,8 @@ class Task:
 
 MakeTask = Callable[[Recipe], Task]
 """A task as users write it: a plain function, called once the seed is set."""
+
+
+def gate_of(recipe: Recipe) -> MakeGate:
+    """What makes the gates of a model that places them itself: none for dense runs."""
+    return nn.Identity if recipe.strength is None else recipe.gate.make

@@ -112,15 +112,21 @@ def _make_pruner(task: Task, recipe: Recipe, device: str) -> Pruner[Any]:
     if recipe.strength is None:
         # It has what training asks of a pruner, and no more.
         return cast("Pruner[Any]", Unpruned(model, examples))
+    every = recipe.remove_every
     made: dict[str, Any] = {"gate": lambda group: recipe.gate.make(group.size)}
     return Pruner(
         model,
         examples,
         strength=recipe.strength,
-        schedule=recipe.remove_every,
+        schedule=_never if every is None else every,
         reopen=recipe.reopen,
         **({} if named_gates(model) else made),
     )
+
+
+def _never(step: int) -> bool:
+    del step
+    return False
 
 
 def _make_optimizer(task: Task, recipe: Recipe, pruner: Pruner[Any]) -> Optimizer:

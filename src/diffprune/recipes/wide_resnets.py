@@ -2,8 +2,13 @@
 
 As in `models`, a network takes the maker of its gates. They multiply the hidden
 activations of every block, and the sum of each block with its shortcut.
+
+A sum is read by the norm of the next block, and what a norm makes of a closed unit is a
+learned constant: nothing that can be removed. So the gate of a sum follows that norm;
+on the shortcut, which has none, it acts at once.
 """
 
+from collections.abc import Iterator
 from typing import final
 
 from torch import Tensor, nn
@@ -38,13 +43,12 @@ class WideBlock(nn.Module):
         self.shortcut = _conv(inputs, outputs, 1, stride) if changes else None
         self.gate_hidden, self.gate_sum = gate(outputs), gate(outputs)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Add what the block computes to its shortcut."""
-        first = relu(self.bn1(x))
-        shortcut = x if self.shortcut is None else self.shortcut(first)
-        # After the norm: one that follows a gate would undo its scale.
+    def forward(self, x: Tensor, gate: nn.Module) -> Tensor:
+        """Add what the block computes to its shortcut; `gate` is on what it reads."""
+        first = gate(relu(self.bn1(x)))
+        shortcut = gate(x) if self.shortcut is None else self.shortcut(first)
         hidden = self.gate_hidden(relu(self.bn2(self.conv1(first))))
-        return self.gate_sum(self.conv2(hidden) + shortcut)
+        return self.conv2(hidden) + shortcut
 
 
 @final
@@ -56,6 +60,8 @@ class WideResNet(nn.Module):
         widen: Factor on the 16, 32 and 64 channels of the three groups.
         gate: From a number of channels to the module that gates them.
         num_classes: Number of outputs.
+        gates_first: Gate the sums before they are normalised, to the letter of the
+            paper. Units that are closed there then stay in the network.
 
     Example:
         >>> import torch
@@ -70,12 +76,14 @@ class WideResNet(nn.Module):
         gate: MakeGate = nn.Identity,
         *,
         num_classes: int = 10,
+        gates_first: bool = False,
     ) -> None:
         super().__init__()
         if depth < 10 or depth % 6 != 4:
             raise ArgumentError(
                 f"a wide ResNet has a depth of 6 n + 4, such as 16 or 28, got {depth}."
             )
+        self.gates_first = gates_first
         blocks = (depth - 4) // 6
         widths = 16, 16 * widen, 32 * widen, 64 * widen
         self.conv1 = _conv(3, widths[0], 3)
@@ -89,8 +97,18 @@ class WideResNet(nn.Module):
         self, images: Float[Tensor, "batch 3 32 32"]
     ) -> Float[Tensor, "batch classes"]:
         """Class scores before the softmax."""
-        x = self.group3(self.group2(self.group1(self.conv1(images))))
-        return self.fc(relu(self.bn(x)).mean(dim=(2, 3)))
+        x: Tensor = self.conv1(images)
+        gate: nn.Module = nn.Identity()
+        for block in self._blocks():
+            x, gate = block(x, gate), block.gate_sum
+            if self.gates_first:
+                x, gate = gate(x), nn.Identity()
+        return self.fc(gate(relu(self.bn(x))).mean(dim=(2, 3)))
+
+    def _blocks(self) -> Iterator[WideBlock]:
+        for block in (*self.group1, *self.group2, *self.group3):
+            assert isinstance(block, WideBlock)  # noqa: S101 - made below
+            yield block
 
 
 def _group(

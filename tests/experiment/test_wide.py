@@ -4,12 +4,8 @@ import pytest
 import torch
 
 from diffprune.experiment import read_run, train
-from diffprune.experiment.builtin import (
-    gate_of,
-    wide_resnet_task,
-    wrn_high,
-    wrn_low,
-)
+from diffprune.experiment.task import gate_of
+from diffprune.experiment.wide import wide_resnet_task, wrn_high, wrn_low
 from diffprune.recipes.examples import Examples, Split
 from diffprune.recipes.wide_resnets import WideResNet
 
