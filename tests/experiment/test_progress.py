@@ -1,7 +1,9 @@
+import time
+
 import pytest
 import torch
 
-from diffprune.experiment.progress import Progress
+from diffprune.experiment.progress import Progress, Stopwatch
 from diffprune.recipes.examples import Batches, Examples
 
 EXAMPLES = Examples(torch.arange(20.0).view(-1, 1), torch.arange(20))
@@ -20,7 +22,7 @@ def seen(progress, loader, count=None):
     found = []
     for inputs, labels in progress.remaining(loader):
         found.append((inputs, labels, torch.rand(())))
-        progress.add(torch.tensor(1.0), labels.float(), 0.5)
+        progress.add(torch.tensor(1.0), labels.float(), Stopwatch())
         if len(found) == count:
             break
     return found
@@ -42,11 +44,20 @@ def test_an_epoch_continues_as_if_it_had_not_stopped(loader, stop):
         assert all(a.equal(b) for a, b in zip(ours, expected, strict=True))
 
 
-def test_sums_belong_to_an_epoch_and_time_to_the_run(loader):
+def test_sums_belong_to_an_epoch_and_time_to_the_run(loader, monkeypatch):
+    monkeypatch.setattr(Stopwatch, "read", lambda _: (0.5, 0.25))
     progress = Progress()
     seen(progress, loader)
     assert (progress.batches, progress.examples, progress.loss) == (7, 20, 7.0)
-    assert progress.error == 190
+    assert (progress.error, progress.processor_seconds) == (190, 1.75)
     after = progress.next_epoch()
     assert (after.epoch, after.batches, after.loss, after.seconds) == (1, 0, 0, 0)
     assert after.total_seconds == 3.5
+
+
+def test_a_stopwatch_tells_waiting_from_working():
+    watch = Stopwatch()
+    time.sleep(0.05)
+    seconds, processor_seconds = watch.read()
+    assert seconds >= 0.05
+    assert 0 <= processor_seconds < seconds / 2

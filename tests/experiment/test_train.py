@@ -13,7 +13,7 @@ from diffprune.experiment import read_run, train
 
 
 def without_time(run):
-    return [replace(epoch, seconds=0) for epoch in run.epochs]
+    return [replace(epoch, seconds=0, processor_seconds=0) for epoch in run.epochs]
 
 
 @pytest.fixture(scope="module")

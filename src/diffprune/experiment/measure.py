@@ -45,6 +45,8 @@ def measure_epoch(
         # Gradients of inputs and of weights cost as much as the outputs, each.
         macs_per_step=3 * macs * progress.examples // progress.batches,
         seconds=round(progress.seconds, 3),
+        processor_seconds=round(progress.processor_seconds, 3),
+        steps=progress.batches,
         lr=lr,
         prob_open={name: _rounded(gate.prob_open()) for name, gate in gates.items()},
     )

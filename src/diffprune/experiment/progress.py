@@ -1,14 +1,28 @@
 """How far a run is, exactly: enough to continue in the middle of an epoch."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from diffprune.experiment.task import Loader
+
+
+@final
+class Stopwatch:
+    """Time since it was made: on the wall, and what of it the processor gave us."""
+
+    def __init__(self) -> None:
+        self._seconds, self._processor = time.perf_counter(), time.process_time()
+
+    def read(self) -> tuple[float, float]:
+        """Seconds on the wall, and those of the process on all its threads."""
+        seconds = time.perf_counter() - self._seconds
+        return seconds, time.process_time() - self._processor
 
 
 @dataclass(kw_only=True)
@@ -22,6 +36,8 @@ class Progress:
         loss: Sum over these batches.
         error: Sum over these examples.
         seconds: Spent on these batches.
+        processor_seconds: Spent on them by the processor: where a machine is shared,
+            these tell more.
         total_seconds: Spent on all batches so far.
         epoch_start: State of the random generator before the present epoch.
     """
@@ -32,6 +48,7 @@ class Progress:
     loss: float = 0.0
     error: float = 0.0
     seconds: float = 0.0
+    processor_seconds: float = 0.0
     total_seconds: float = 0.0
     epoch_start: Tensor = field(default_factory=torch.get_rng_state)
 
@@ -50,13 +67,16 @@ class Progress:
             torch.set_rng_state(now)
         yield from batches
 
-    def add(self, loss: Tensor, errors: Tensor, seconds: float) -> None:
-        """Count one more batch."""
+    def add(self, loss: Tensor, errors: Tensor, watch: Stopwatch) -> None:
+        """Count one more batch; `watch` started with it."""
         self.batches += 1
         self.examples += len(errors)
         self.loss += float(loss)
         self.error += float(errors.sum())
+        # Only now: the numbers above wait for a device that is still computing.
+        seconds, processor_seconds = watch.read()
         self.seconds += seconds
+        self.processor_seconds += processor_seconds
         self.total_seconds += seconds
 
     def next_epoch(self) -> "Progress":

@@ -44,6 +44,9 @@ class Epoch:
         seconds: Training alone, evaluation aside.
         lr: Learning rate of the weights.
         prob_open: Open probability of every unit that is left, to four digits.
+        steps: Of the optimizer; zero in records that do not say.
+        processor_seconds: What the processor gave to training, all threads together:
+            where a machine is shared, it tells more than `seconds`.
     """
 
     number: int
@@ -59,6 +62,8 @@ class Epoch:
     seconds: float
     lr: float
     prob_open: Mapping[str, list[float]]
+    steps: int = 0
+    processor_seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""

@@ -1,7 +1,6 @@
 """The one training loop; top to bottom, this is all that happens in a run."""
 
 import os
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from diffprune.experiment.folder import Folder
 from diffprune.experiment.interruption import Interruption
 from diffprune.experiment.lookup import spell
 from diffprune.experiment.measure import measure_epoch, measure_outcome
-from diffprune.experiment.progress import Progress
+from diffprune.experiment.progress import Progress, Stopwatch
 from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import Epoch, read_run
 from diffprune.experiment.task import MakeTask, Task
@@ -63,10 +62,10 @@ def train(
         for number in range(progress.epoch, recipe.epochs):
             lr = _set_lr_(optimizer, recipe.lr_factor(number))
             for inputs, targets in progress.remaining(task.train):
-                start = time.perf_counter()
+                watch = Stopwatch()
                 batch = inputs.to(device), targets.to(device)
                 loss, errors = _step_(task, recipe, pruner, optimizer, batch)
-                progress.add(loss, errors, time.perf_counter() - start)
+                progress.add(loss, errors, watch)
                 if interruption.is_requested:
                     folder.save(pruner, optimizer, progress.to_dict())
                     raise KeyboardInterrupt
