@@ -1,0 +1,78 @@
+"""What networks cost and how often they err, side by side; knows no files and no HTML."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from diffprune.experiment.records import WEIGHTS, Widths
+from diffprune.report.sources import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class Network:
+    """One network; None where nobody knows.
+
+    Attributes:
+        name: What the report calls it.
+        error: On the test set, in percent.
+        parameters: Their number.
+        macs: Multiply-adds for one example.
+        seconds: Measured, for one example.
+        file_size: Of its weights, in bytes.
+        widths: Units by gate.
+    """
+
+    name: str
+    error: float | None = None
+    parameters: int | None = None
+    macs: int | None = None
+    seconds: float | None = None
+    file_size: int | None = None
+    widths: Widths = field(default_factory=dict[str, int])
+
+
+def network(source: Source) -> Network:
+    """What a run has come to, as far as its records say."""
+    end, last = source.run.outcome, source.last
+    weights = source.folder / WEIGHTS
+    return Network(
+        name=source.name,
+        error=last.test_error if end is None else end.test_error,
+        parameters=last.parameters if end is None else end.parameters,
+        macs=last.macs if end is None else end.macs,
+        file_size=weights.stat().st_size if weights.exists() else None,
+        widths=last.effective if end is None else end.effective,
+    )
+
+
+def dense_network(sources: Sequence[Source], rebuilt: Network | None) -> Network:
+    """What there was before: the first run without gates, else the task's own network.
+
+    A rebuilt network was never trained, so it has costs but no error.
+    """
+    trained = next((network(s) for s in sources if s.is_dense), None)
+    known = [found for found in (trained, rebuilt) if found is not None]
+    return _merged(Network(name="dense"), *known)
+
+
+def measured(
+    networks: Sequence[Network], seconds: Mapping[str, float]
+) -> list[Network]:
+    """The same networks, with what the clock says of those it was held to."""
+    return [replace(n, seconds=seconds.get(n.name, n.seconds)) for n in networks]
+
+
+def ratio(part: float | None, whole: float | None) -> float | None:
+    """What is left, if both are known."""
+    return None if part is None or not whole else part / whole
+
+
+def _merged(first: Network, *others: Network) -> Network:
+    """For every number the first network that knows it; the first one's name."""
+    for other in others:
+        missing = {
+            name: value
+            for name, value in vars(other).items()
+            if vars(first)[name] in (None, {}) and value is not None
+        }
+        first = replace(first, **missing)
+    return first

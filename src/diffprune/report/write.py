@@ -1,0 +1,53 @@
+"""From run folders to one HTML file: the order in which things happen."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from diffprune.errors import ArgumentError, MissingPackageError
+from diffprune.report.sources import read_sources
+
+
+def write_report(
+    runs: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    measure: bool = True,
+) -> Path:
+    """Write what runs asked for and what came out, as a page that needs nothing else.
+
+    Args:
+        runs: Run folders, finished or not, as `diffprune.experiment.train` writes them.
+            A run without gates among them is what the others are compared with.
+        out: The HTML file; an earlier one is replaced.
+        measure: Whether to rebuild the networks and time them on this machine, where a
+            run says how. That runs the code of its task: not for runs of strangers.
+
+    Returns:
+        The file.
+
+    Raises:
+        ArgumentError: If there is no run, nothing in one yet, or nowhere to write.
+        MissingPackageError: If altair is not installed.
+    """
+    html = _html([Path(run) for run in runs], measure=measure)
+    path = Path(out)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(html, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(
+            f"cannot write `{path}`: {error.strerror}. Name another file."
+        ) from error
+    return path
+
+
+def _html(folders: Sequence[Path], *, measure: bool) -> str:
+    try:
+        from diffprune.report.compose import compose  # noqa: PLC0415 - optional parts
+        from diffprune.report.page import render  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingPackageError(
+            f"a report is drawn with {error.name}, which is not installed.\n"
+            "Install it with `pip install 'diffprune[report]'`."
+        ) from error
+    return render(compose(read_sources(folders), measure=measure))
