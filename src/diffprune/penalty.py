@@ -61,9 +61,10 @@ def parameter_groups(
     )
     others = [p for p in model.parameters() if p not in of_gates and p.requires_grad]
     gates = [p for p in of_gates if p.requires_grad]
+    # Gates are many and tiny: where an optimizer can update them all at once, it does.
     return [
         _group(others, weight_decay, lr),
-        _group(gates, 0.0, lr if gate_lr is None else gate_lr),
+        _group(gates, 0.0, lr if gate_lr is None else gate_lr) | {"fused": True},
     ]
 
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from diffprune import Gate
-from diffprune.gates.bank import is_plain, pooled_penalty, pooled_values
+from diffprune.gates.bank import Bank, is_plain
 
 STRENGTHS = [1.0, 2.0, 3.0, 0.5]
 
@@ -16,6 +16,19 @@ def gates(request):
         made[2].logits.copy_(torch.tensor([-3.0, -2.0, -5.0]))
         made[3].logits[::3] = -2
     return [gate.to(request.param) for gate in made]
+
+
+def bank(gates):
+    return Bank({str(number): gate for number, gate in enumerate(gates)})
+
+
+def pooled_values(gates):
+    return list(bank(gates).values().values())
+
+
+def pooled_penalty(gates, strengths):
+    named = {str(number): strength for number, strength in enumerate(strengths)}
+    return bank(gates).penalty(named)
 
 
 def gradients(gates, loss):
@@ -102,3 +115,44 @@ def test_gradients_match_finite_differences():
 def test_gates_that_compete_or_are_noisy_are_not_plain(gate):
     assert not is_plain(gate)
     assert is_plain(Gate(3))
+
+
+def test_gates_of_all_kinds_are_evaluated_together():
+    mixed = {"plain": Gate(3), "competing": Gate(4, u="softmax")}
+    found = Bank(mixed).values()
+    for name, gate in mixed.items():
+        torch.testing.assert_close(found[name], gate.values())
+    both = Bank(mixed).penalty({"plain": 1.0, "competing": 2.0})
+    alone = mixed["plain"].prob_open().sum() + 2 * mixed["competing"].prob_open().sum()
+    torch.testing.assert_close(both, alone)
+
+
+def cut(gate):
+    gate.keep_(torch.tensor([True, False, True, True, False]))
+
+
+def load(gate):
+    gate.load_state_dict(Gate(5, beta_margin=0.5).state_dict())
+
+
+def reset(gate):
+    gate.threshold.fill_(0.4)
+
+
+@pytest.mark.parametrize(
+    "change", [cut, load, reset, Gate.double, Gate.bfloat16], ids=lambda f: f.__name__
+)
+def test_a_bank_notices_that_its_gates_have_changed(change):
+    gates = {"one": Gate(5), "other": Gate(7)}
+    kept = Bank(gates)
+    before = kept.values(), kept.penalty({"one": 1.0, "other": 1.0})
+    del before
+    for gate in (
+        gates.values() if change in {Gate.double, Gate.bfloat16} else [gates["one"]]
+    ):
+        change(gate)
+    fresh = Bank(gates)
+    for name, values in kept.values().items():
+        assert torch.equal(values, fresh.values()[name])
+    strengths = {"one": 2.0, "other": 1.0}
+    assert torch.equal(kept.penalty(strengths), fresh.penalty(strengths))

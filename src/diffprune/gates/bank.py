@@ -5,15 +5,15 @@ some twenty tiny kernels per step; laid end to end, all of them cost as much as 
 Only plain gates are pooled: independent units, no noise, one threshold.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from diffprune._typing import Bool, Float, Int
+from diffprune._typing import Float, Int
 from diffprune.gates.gate import Gate, precise
 
 Context = Any  # torch gives it no better type
@@ -25,87 +25,110 @@ def is_plain(gate: Gate) -> bool:
     return gate.u == "sigmoid" and not is_noisy and gate.threshold.ndim == 0
 
 
-def pooled_values(gates: Sequence[Gate]) -> list[Float[Tensor, " units"]]:
-    """`gate.values()` of plain gates, all at once."""
+@final
+class Bank:
+    """Gates evaluated together: the plain ones as one vector, the others in turn.
+
+    Args:
+        gates: By name; they stay what and where they are, the bank only reads them.
+    """
+
+    def __init__(self, gates: Mapping[str, Gate]) -> None:
+        self.plain = {name: gate for name, gate in gates.items() if is_plain(gate)}
+        self.others = {n: gate for n, gate in gates.items() if n not in self.plain}
+        self._layout: _Layout | None = None
+
+    def values(self) -> dict[str, Float[Tensor, " units"]]:
+        """`gate.values()` of every gate."""
+        found = {name: gate.values() for name, gate in self.others.items()}
+        if not self.plain:
+            return found
+        gates = tuple(self.plain.values())
+        apply: Any = _Values.apply
+        logits, raw = [g.logits for g in gates], [g.raw_sharpness for g in gates]
+        pooled: Sequence[Tensor] = apply(gates, self._laid_out(), *logits, *raw)
+        return found | dict(zip(self.plain, pooled, strict=True))
+
+    def penalty(self, strengths: Mapping[str, float]) -> Float[Tensor, ""]:
+        """Sum of `strength * gate.prob_open().sum()` over the gates."""
+        others = self.others.items()
+        costs = [gate.prob_open().sum() * strengths[name] for name, gate in others]
+        if self.plain:
+            gates = tuple(self.plain.values())
+            layout = self._laid_out()
+            strength = layout.spread(tuple(strengths[name] for name in self.plain))
+            apply: Any = _Penalty.apply
+            costs.append(apply(gates, layout, strength, *(g.logits for g in gates)))
+        return costs[0] if len(costs) == 1 else torch.stack(costs).sum()
+
+    def _laid_out(self) -> "_Layout":
+        gates = tuple(self.plain.values())
+        if self._layout is None or not self._layout.fits(gates):
+            self._layout = _lay_out(gates)
+        return self._layout
+
+
+@dataclass(frozen=True, eq=False)
+class _Layout:
+    """Constants of gates that lie end to end, until one of them is cut or loaded."""
+
+    sizes: tuple[int, ...]
+    thresholds: tuple[tuple[Tensor, int], ...]  # each with its version
+    floors: tuple[int, ...]
+    owner: Int[Tensor, " all"]
+    threshold: Float[Tensor, " all"]
+    inverse_sigma: Float[Tensor, " all"]
+    shift: Float[Tensor, " all"]
+    spreads: dict[tuple[float, ...], Tensor] = field(
+        default_factory=dict[tuple[float, ...], Tensor]
+    )
+
+    def fits(self, gates: Sequence[Gate]) -> bool:
+        """Whether they are still the gates that were laid out."""
+        return all(
+            gate.threshold is threshold
+            and threshold._version == version  # noqa: SLF001 - counts changes in place
+            and gate.logits.numel() == size
+            for gate, size, (threshold, version) in zip(
+                gates, self.sizes, self.thresholds, strict=True
+            )
+        )
+
+    def spread(self, numbers: tuple[float, ...]) -> Float[Tensor, " all"]:
+        """One number per gate, repeated for each of its units."""
+        if numbers not in self.spreads:
+            self.spreads.clear()
+            self.spreads[numbers] = self.shift.new_tensor(numbers)[self.owner]
+        return self.spreads[numbers]
+
+    def sums(self, x: Float[Tensor, " all"]) -> Float[Tensor, " gates"]:
+        """One sum per gate."""
+        return x.new_zeros(len(self.sizes)).index_add_(0, self.owner, x)
+
+    def centred(self, x: Tensor, is_open: Tensor, counts: Tensor) -> Tensor:
+        """Deviations of the open units from their mean, gate by gate."""
+        kept = x * is_open
+        mean = self.sums(kept).div_(counts).index_select(0, self.owner)
+        return kept.addcmul_(mean, is_open, value=-1)
+
+
+@torch.no_grad()
+def _lay_out(gates: Sequence[Gate]) -> _Layout:
     sizes = tuple(gate.size for gate in gates)
-    logits = precise(torch.cat([gate.logits for gate in gates]))
-    raw = precise(torch.stack([gate.raw_sharpness for gate in gates]))
-    with torch.no_grad():
-        owner = _owner(sizes, logits.device)
-        open_now = _open(gates, logits.detach(), owner)
-    apply: Any = _Values.apply
-    values: Tensor = apply(logits, raw, open_now, owner)
-    return list(values.to(gates[0].logits.dtype).split(sizes))
-
-
-def pooled_penalty(
-    gates: Sequence[Gate], strengths: Sequence[float]
-) -> Float[Tensor, ""]:
-    """Sum of `strength * gate.prob_open().sum()` over plain gates, all at once."""
-    sizes = tuple(gate.size for gate in gates)
-    logits = precise(torch.cat([gate.logits for gate in gates]))
-    sigmas = tuple(gate.sigma for gate in gates)
-    with torch.no_grad():
-        owner = _owner(sizes, logits.device)
-        thresholds = torch.stack([gate.threshold for gate in gates]).to(logits).logit()
-        scaled = logits.detach() - thresholds[owner]
-        held = _held(gates, scaled > 0, owner)
-        scaled /= _spread(sigmas, sizes, logits.dtype, logits.device)
-        strength = _spread(tuple(strengths), sizes, logits.dtype, logits.device)
-        free = strength if held is None else strength.masked_fill(held, 0.0)
-        certain = 0.0 if held is None else float((strength - free).sum())
-        slope = free / _spread(sigmas, sizes, logits.dtype, logits.device)
-    apply: Any = _Penalty.apply
-    return apply(logits, scaled, free, slope, certain)
-
-
-@lru_cache(maxsize=64)
-def _owner(sizes: tuple[int, ...], device: torch.device) -> Int[Tensor, " all"]:
-    """The number of the gate that each unit belongs to."""
-    numbers = torch.arange(len(sizes), device=device)
-    return numbers.repeat_interleave(torch.tensor(sizes, device=device))
-
-
-@lru_cache(maxsize=64)
-def _spread(
-    numbers: tuple[float, ...],
-    sizes: tuple[int, ...],
-    dtype: torch.dtype,
-    device: torch.device,
-) -> Float[Tensor, " all"]:
-    """One number per gate, repeated for each of its units."""
-    return torch.tensor(numbers, dtype=dtype, device=device)[_owner(sizes, device)]
-
-
-def _sums(x: Tensor, owner: Int[Tensor, " all"], gates: int) -> Float[Tensor, " gates"]:
-    return x.new_zeros(gates).index_add_(0, owner, x)
-
-
-def _open(
-    gates: Sequence[Gate], logits: Float[Tensor, " all"], owner: Int[Tensor, " all"]
-) -> Float[Tensor, " all"]:
-    """One where a unit is open, else zero; gates with few are asked themselves."""
-    thresholds = torch.stack([gate.threshold for gate in gates]).to(logits)
-    open_now = (logits.sigmoid() > thresholds[owner]).to(logits)
-    counts = _sums(open_now, owner, len(gates)).tolist()
-    for number, gate in enumerate(gates):
-        if counts[number] < gate.min_open:
-            open_now[owner == number] = gate.is_open().to(logits)
-    return open_now
-
-
-def _held(
-    gates: Sequence[Gate], above: Bool[Tensor, " all"], owner: Int[Tensor, " all"]
-) -> Bool[Tensor, " all"] | None:
-    """Units that the floor of their gate does not allow to close."""
-    counts = _sums(above.float(), owner, len(gates)).tolist()
-    at_floor = [n for n, count in enumerate(counts) if count <= gates[n].min_open]
-    if not at_floor:
-        return None
-    held = torch.zeros_like(above)
-    for number in at_floor:
-        held[owner == number] = gates[number].is_open()
-    return held
+    like = precise(gates[0].logits)
+    numbers = torch.arange(len(sizes), device=like.device)
+    owner = numbers.repeat_interleave(torch.tensor(sizes, device=like.device))
+    threshold = torch.stack([gate.threshold for gate in gates]).to(like)[owner]
+    inverse_sigma = like.new_tensor([1 / gate.sigma for gate in gates])[owner]
+    return _Layout(
+        sizes=sizes,
+        thresholds=tuple((g.threshold, g.threshold._version) for g in gates),  # noqa: SLF001
+        floors=tuple(gate.min_open for gate in gates),
+        owner=owner,
+        threshold=threshold,
+        inverse_sigma=inverse_sigma,
+        shift=-threshold.logit() * inverse_sigma,
+    )
 
 
 class _Values(torch.autograd.Function):
@@ -113,33 +136,39 @@ class _Values(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context, logits: Tensor, raw: Tensor, is_open: Tensor, owner: Tensor
-    ) -> Tensor:
-        activation = logits.sigmoid()
-        counts = _sums(is_open, owner, len(raw)).clamp(min=1)
-        deviation = _centred(activation, is_open, counts, owner)
-        spread = raw.abs().neg().exp()
-        saved = (activation, is_open, counts, deviation, spread, raw, owner)
+        ctx: Context, gates: Sequence[Gate], layout: _Layout, *tensors: Tensor
+    ) -> tuple[Tensor, ...]:
+        logits, raw = tensors[: len(gates)], tensors[len(gates) :]
+        activation = precise(torch.cat(logits)).sigmoid()
+        is_open = activation.gt(layout.threshold).to(activation)
+        counts = layout.sums(is_open)
+        for number, count in enumerate(counts.tolist()):
+            if count < layout.floors[number]:  # these are open whatever their logits
+                of_gate = is_open.split(layout.sizes)[number]
+                of_gate.copy_(gates[number].is_open())
+                counts[number] = of_gate.sum()
+        counts.clamp_(min=1)
+        deviation = layout.centred(activation, is_open, counts)
+        sharpness = precise(torch.stack(raw))
+        spread = sharpness.abs().neg_().exp_().index_select(0, layout.owner)
+        saved = (activation, is_open, counts, deviation, spread, sharpness)
         ctx.save_for_backward(*saved)
-        return torch.addcmul(is_open, deviation, spread[owner])
+        ctx.layout = layout
+        values = torch.addcmul(is_open, deviation, spread).to(logits[0].dtype)
+        return values.split(layout.sizes)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride] - the one output's gradient
-        activation, is_open, counts, deviation, spread, raw, owner = ctx.saved_tensors
-        scaled = grad * spread[owner]
-        slope = activation * (1 - activation)
-        of_logits = _centred(scaled, is_open, counts, owner) * slope
+    def backward(ctx: Context, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride] - one gradient per output
+        activation, is_open, counts, deviation, spread, raw = ctx.saved_tensors
+        layout: _Layout = ctx.layout
+        scaled = torch.cat(grads).to(spread).mul_(spread)
         # Sharpness is |raw|; at zero its slope counts as that of negative numbers.
-        of_spread = _sums(scaled * deviation, owner, len(raw))
-        of_raw = of_spread * torch.where(raw > 0, -1, 1)
-        return of_logits, of_raw, None, None
-
-
-def _centred(x: Tensor, is_open: Tensor, counts: Tensor, owner: Tensor) -> Tensor:
-    kept = x * is_open
-    mean = _sums(kept, owner, len(counts)) / counts
-    return torch.addcmul(kept, mean[owner], is_open, value=-1)
+        of_spread = layout.sums(scaled * deviation)
+        of_raw = torch.where(raw > 0, -of_spread, of_spread).to(grads[0])
+        centred = layout.centred(scaled, is_open, counts)
+        of_logits = torch.ops.aten.sigmoid_backward(centred, activation).to(grads[0])
+        return None, None, *of_logits.split(layout.sizes), *of_raw.unbind()
 
 
 class _Penalty(torch.autograd.Function):
@@ -148,19 +177,29 @@ class _Penalty(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Context,
-        logits: Tensor,
-        scaled: Tensor,
+        gates: Sequence[Gate],
+        layout: _Layout,
         strength: Tensor,
-        slope: Tensor,
-        certain: float,
+        *logits: Tensor,
     ) -> Tensor:
-        del logits
+        joined = precise(torch.cat(logits))
+        scaled = torch.addcmul(layout.shift, joined, layout.inverse_sigma)
+        probability = torch.special.ndtr(scaled)
+        slope = strength * layout.inverse_sigma
+        counts = layout.sums(scaled.gt(0).to(scaled)).tolist()
+        for number, count in enumerate(counts):
+            if count <= layout.floors[number]:  # the penalty must not push on these
+                held = gates[number].is_open()
+                probability.split(layout.sizes)[number].masked_fill_(held, 1.0)
+                slope.split(layout.sizes)[number].masked_fill_(held, 0.0)
         ctx.save_for_backward(scaled, slope)
-        return (torch.special.ndtr(scaled) * strength).sum() + certain
+        ctx.layout, ctx.dtype = layout, logits[0].dtype
+        return torch.dot(probability, strength)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor, None, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride] - the one output's gradient
+    def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride] - the one output's gradient
         scaled, slope = ctx.saved_tensors
-        density = torch.exp(-0.5 * scaled.square()) * (slope * (2 * torch.pi) ** -0.5)
-        return grad * density, None, None, None, None
+        density = scaled.square().mul_(-0.5).exp_().mul_(slope)
+        of_logits = density.mul_(grad * (2 * torch.pi) ** -0.5).to(ctx.dtype)
+        return None, None, None, *of_logits.split(ctx.layout.sizes)

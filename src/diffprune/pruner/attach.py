@@ -103,7 +103,7 @@ class Attached:
         gating, tensors = gating_of(model).eval(), named_tensors(model)
         for site in gating.factors:
             parameter = tensors[site.replace("/", ".")]
-            parameter.copy_(gating.gated(site, parameter))
+            parameter.copy_(gating.gated(gating.factors_of(site), parameter))
         for handle in gating.handles:
             handle.remove()
         for module in model.modules():
@@ -198,20 +198,21 @@ def _is_blind(
 
 
 def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
-    swaps: dict[str, Swap] = {}
+    places: dict[str, list[Place]] = {}
     for site in gating.factors:
         value = groups.solution.tensors[site.replace("/", ".")]
-        swap = swaps.setdefault(_runs_in(groups, value), Swap(gating))
+        factors = gating.factors_of(site)
         for name, other in groups.solution.tensors.items():
             if other is value:
                 path, _, attribute = name.rpartition(".")
-                swap.places.append(Place(model.get_submodule(path), attribute, site))
+                place = Place(model.get_submodule(path), attribute, factors)
+                places.setdefault(_runs_in(groups, value), []).append(place)
     gating.handles = [
         model.register_forward_pre_hook(gating.open_forward, prepend=True),
         *(
             handle
-            for path, swap in swaps.items()
-            for handle in _around(model.get_submodule(path), swap)
+            for path, found in places.items()
+            for handle in _around(model.get_submodule(path), Swap(gating, found))
         ),
         model.register_forward_hook(gating.close_forward, always_call=True),
     ]

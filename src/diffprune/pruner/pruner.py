@@ -16,7 +16,7 @@ from torch.optim.swa_utils import AveragedModel
 from diffprune._typing import Bool, Float
 from diffprune.errors import ArgumentError, FinishedError
 from diffprune.gates import Gate
-from diffprune.gates.bank import is_plain, pooled_penalty
+from diffprune.gates.bank import Bank
 from diffprune.graph import Groups, PruneGroup, find_groups
 from diffprune.graph.axes import Atom
 from diffprune.graph.rules import Op, Rule
@@ -126,6 +126,7 @@ class Pruner(Generic[ModuleT]):
             self._gated = Attached(model, self.groups, made)
         vars(model)[MARK] = True
         self.gates: dict[str, Gate] = self._gated.gates(model)
+        self._bank = Bank(self.gates)
         self._kept = {n: list(range(gate.size)) for n, gate in self.gates.items()}
         self._looks = {
             name: torch.zeros(gate.size, dtype=torch.long)
@@ -149,16 +150,7 @@ class Pruner(Generic[ModuleT]):
     def penalty(self) -> Float[Tensor, ""]:
         """What open units cost: the expected number of them, by strength."""
         self._check_running()
-        plain = {name: gate for name, gate in self.gates.items() if is_plain(gate)}
-        costs = [
-            gate.prob_open().sum() * self._strengths[name]
-            for name, gate in self.gates.items()
-            if name not in plain
-        ]
-        if plain:
-            strengths = [self._strengths[name] for name in plain]
-            costs.append(pooled_penalty(list(plain.values()), strengths))
-        return costs[0] if len(costs) == 1 else torch.stack(costs).sum()
+        return self._bank.penalty(self._strengths)
 
     def add_copy(self, model: nn.Module) -> None:
         """Cut this copy of the model too: a moving average, a teacher.

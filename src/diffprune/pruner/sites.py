@@ -6,9 +6,9 @@ that sums over the group. While a layer runs, its parameter is swapped for the g
 and put back after: names, classes and `state_dict` stay the user's own.
 """
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, final
 
 import torch
@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 
 from diffprune._typing import Float
 from diffprune.gates import Gate
-from diffprune.gates.bank import is_plain, pooled_values
+from diffprune.gates.bank import Bank
 from diffprune.graph.axes import Atom, Axis, atoms, size
 from diffprune.graph.silence import unit_numbers
 
@@ -76,6 +76,7 @@ class Gating(nn.Module):
         self.gates = nn.ModuleDict(gates)
         self.factors = nn.ModuleDict()
         self.handles: list[RemovableHandle] = []
+        self._bank = Bank(gates)
         self._values: dict[str, Tensor] | None = None
 
     def open_forward(self, *_args: object) -> None:
@@ -91,15 +92,8 @@ class Gating(nn.Module):
         if self._values is None or torch.compiler.is_compiling():
             return self.gate(key).values()
         if not self._values:
-            self._values = self._evaluate()
+            self._values = self._bank.values()
         return self._values[key]
-
-    def _evaluate(self) -> dict[str, Float[Tensor, " units"]]:
-        gates = {key: self.gate(key) for key in self.gates}
-        plain = [key for key, gate in gates.items() if is_plain(gate)]
-        pooled = pooled_values([gates[key] for key in plain]) if plain else []
-        alone = {key: g.values() for key, g in gates.items() if key not in plain}
-        return {**dict(zip(plain, pooled, strict=True)), **alone}
 
     def gate(self, key: str) -> Gate:
         """One of the gates."""
@@ -111,25 +105,32 @@ class Gating(nn.Module):
         """What multiplies the parameter of a site."""
         return [factor for factor in self.factors[site] if isinstance(factor, Factor)]  # pyright: ignore[reportGeneralTypeIssues] - a ModuleList
 
-    def gated(self, site: str, tensor: Tensor) -> Tensor:
-        """Multiply a parameter by all factors of its site."""
-        for factor in self.factors_of(site):
+    def gated(self, factors: Sequence[Factor], tensor: Tensor) -> Tensor:
+        """Multiply a parameter by its factors."""
+        for factor in factors:
             tensor = tensor * factor(self.values(factor.gate), tensor.ndim).to(tensor)
         return tensor
 
-    def columns(self, site: str, ndim: int) -> Float[Tensor, "..."]:
-        """The product of all factors of a site, which multiply its columns only."""
-        found = self.factors_of(site)
-        return math.prod(factor(self.values(factor.gate), ndim) for factor in found)  # pyright: ignore[reportCallIssue, reportArgumentType, reportReturnType] - of tensors
+    def columns(self, factors: Sequence[Factor], ndim: int) -> Float[Tensor, "..."]:
+        """The product of factors that multiply only columns of a parameter."""
+        found = (factor(self.values(factor.gate), ndim) for factor in factors)
+        return reduce(torch.mul, found)
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where the model keeps a gated parameter."""
+    """Where the model keeps a gated parameter, and what multiplies it."""
 
     owner: nn.Module
     name: str
-    site: str
+    factors: Sequence[Factor]
+
+    @property
+    def tensor(self) -> Tensor:
+        """The parameter; while it is swapped, the gated one."""
+        tensor = self.owner._parameters[self.name]  # noqa: SLF001 - swapped, not set
+        assert tensor is not None  # noqa: S101 - only existing ones are gated
+        return tensor
 
 
 class Swap:
@@ -137,25 +138,29 @@ class Swap:
 
     A linear layer that meets fewer activations than it has weights gets gated
     activations instead: the same product, at the cheaper side.
+
+    Args:
+        gating: Knows the values.
+        places: The parameters.
     """
 
-    def __init__(self, gating: Gating) -> None:
-        self.gating = gating
-        self.places: list[Place] = []
+    def __init__(self, gating: Gating, places: Sequence[Place]) -> None:
+        self.gating, self.places = gating, places
         self._originals: list[tuple[Place, Tensor]] = []
+        only = places[0]
+        reads = len(places) == 1 and all(factor.dim == 1 for factor in only.factors)
+        self._may_scale_inputs = reads and _scales_inputs(only.owner)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Before the module runs: its parameters are gated."""
         if self._is_cheaper_outside(module, args):
             # Shaped as for the weight without its rows: channels, then the window.
-            weight = module.get_parameter("weight")
-            scale = self.gating.columns(self.places[0].site, weight.ndim)
+            only = self.places[0]
+            scale = self.gating.columns(only.factors, only.tensor.ndim)
             return (args[0] * scale.to(args[0]), *args[1:])
         for place in self.places:
-            original = place.owner._parameters[place.name]  # noqa: SLF001 - swapped, not set
-            assert original is not None  # noqa: S101 - only existing ones are gated
-            self._originals.append((place, original))
-            _put(place, self.gating.gated(place.site, original))
+            self._originals.append((place, place.tensor))
+            _put(place, self.gating.gated(place.factors, place.tensor))
         return None
 
     def leave(self, *_args: object) -> None:
@@ -164,13 +169,10 @@ class Swap:
             _put(*self._originals.pop())
 
     def _is_cheaper_outside(self, module: nn.Module, args: tuple[Any, ...]) -> bool:
-        if [place.owner for place in self.places] != [module] or len(args) != 1:
+        only = self.places[0]
+        if not self._may_scale_inputs or module is not only.owner or len(args) != 1:
             return False
-        if not _scales_inputs(module):
-            return False
-        factors = self.gating.factors_of(self.places[0].site)
-        reads = all(factor.dim == 1 for factor in factors)
-        return reads and args[0].numel() < module.get_parameter("weight").numel()
+        return args[0].numel() < only.tensor.numel()
 
 
 def _scales_inputs(module: nn.Module) -> bool:
