@@ -1,12 +1,15 @@
-"""From the name of a task to the task: built in, or a function in a user's file."""
+"""From names to tasks and recipes: built in, or functions in a user's file."""
 
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from diffprune.errors import UnknownNameError
 from diffprune.experiment.builtin import BUILTIN, MakeRecipe
 from diffprune.experiment.lookup import find_callable, listed
 from diffprune.experiment.recipe import Recipe
+from diffprune.experiment.records import read_run
 from diffprune.experiment.task import MakeTask
 
 EPOCHS: Final = 10
@@ -32,6 +35,25 @@ def load_task(name: str) -> tuple[MakeTask, MakeRecipe]:
             "A task of your own is named by file and function: `mine.py:my_task`."
         )
     return find_callable(name), partial(_plain_recipe, function)
+
+
+def load_recipe(name: str) -> MakeRecipe:
+    """Find a recipe.
+
+    Args:
+        name: A built-in task, the folder of a run, or `file.py:function`, a function
+            from a seed to a recipe.
+
+    Raises:
+        UnknownNameError: If there is no such task, file or function.
+        ArgumentError: If the folder holds no run.
+    """
+    if name in BUILTIN:
+        return BUILTIN[name][1]
+    if Path(name).is_dir():
+        recipe = read_run(Path(name)).recipe
+        return lambda seed: replace(recipe, seed=seed)
+    return find_callable(name)
 
 
 def _plain_recipe(name: str, seed: int) -> Recipe:

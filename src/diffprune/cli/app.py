@@ -1,0 +1,45 @@
+"""All commands in one program; each is written in its own file."""
+
+from typing import Annotated
+
+import typer
+
+from diffprune.cli.demo import EXAMPLES as DEMO, demo
+from diffprune.cli.inspect import EXAMPLES as INSPECT, inspect
+from diffprune.cli.output import EXIT_CODES, examples
+from diffprune.cli.reproduce import EXAMPLES as REPRODUCE, reproduce
+from diffprune.cli.train import EXAMPLES as TRAIN, train
+
+app = typer.Typer(
+    no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+)
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes it so
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - slower than the rest
+
+        typer.echo(f"diffprune {version('diffprune')}")
+        raise typer.Exit
+
+
+@app.callback(epilog=f"{examples('diffprune demo')}\n\n{EXIT_CODES}")
+def main(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version.",
+        ),
+    ] = False,
+) -> None:
+    """Neural networks that get smaller while they train."""
+
+
+app.command(epilog=DEMO)(demo)
+app.command(epilog=INSPECT)(inspect)
+app.command(epilog=TRAIN)(train)
+app.command(epilog=REPRODUCE)(reproduce)

@@ -1,0 +1,99 @@
+"""What commands that train have in common; the loop itself is in `experiment`."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from diffprune.cli.output import INTERRUPTED, say, screen
+from diffprune.errors import ArgumentError
+from diffprune.experiment import Recipe, read_run, train
+from diffprune.experiment.load import load_recipe, load_task
+from diffprune.experiment.rebuild import task_of
+from diffprune.experiment.records import Outcome
+from diffprune.experiment.reproduce import folder_name
+from diffprune.experiment.task import MakeTask
+from diffprune.experiment.view import architecture, progress_bars
+from diffprune.recipes.fetch import DATA_VARIABLE
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, how, and where to write it."""
+
+    make_task: MakeTask
+    recipe: Recipe
+    folder: Path
+
+
+def find_job(
+    task: str,
+    recipe: str | None,
+    given: Mapping[str, Any],
+    *,
+    out: Path | None,
+    dense: bool,
+) -> Job:
+    """Put a run together from what was asked for, and defaults.
+
+    Args:
+        task: Name of a task, or the folder of a run to continue.
+        recipe: Name of a recipe, if not the usual one of the task.
+        given: Entries of the recipe that the user chose.
+        out: Run folder, if not the usual one.
+        dense: Whether to leave the gates out.
+
+    Raises:
+        UnknownNameError: If there is no such task or recipe.
+        ArgumentError: If the folder holds no run.
+    """
+    if dense and "strength" in given:
+        raise ArgumentError("`--dense` has no gates, so it takes no `--strength`.")
+    if Path(task).is_dir():
+        folder = Path(task)
+        chosen = replace(read_run(folder).recipe, **given)
+        return Job(task_of(folder), chosen, out or folder)
+    make_task, make_recipe = load_task(task)
+    usual = (make_recipe if recipe is None else load_recipe(recipe))(0)
+    chosen = replace(usual, **given)
+    if dense:
+        chosen = replace(chosen, name=f"{chosen.name}-dense", strength=None)
+    return Job(make_task, chosen, out or Path("runs") / folder_name(chosen))
+
+
+def run_job(job: Job, device: str = "cpu") -> Outcome:
+    """Train with a progress bar; after Ctrl-C say how to go on, and leave."""
+    name = job.folder.name
+    try:
+        with progress_bars(screen(), [name], epochs=job.recipe.epochs) as bars:
+            train(
+                job.make_task,
+                job.recipe,
+                out=job.folder,
+                device=device,
+                on_epoch=bars[name],
+            )
+    except KeyboardInterrupt:
+        say(f"Stopped; `diffprune train {job.folder}` goes on from here.")
+        raise typer.Exit(INTERRUPTED) from None
+    end = read_run(job.folder).outcome
+    assert end is not None  # noqa: S101 - `train` has returned
+    return end
+
+
+def result(job: Job, end: Outcome) -> str:
+    """What came out, in two lines."""
+    return (
+        f"{architecture(end.effective)}  {end.parameters:,} parameters  "
+        f"{end.macs:,} MACs  test error {end.test_error:.2f} %\n"
+        f"Written to {job.folder}."
+    ).lstrip()
+
+
+def use_data_dir(data_dir: Path | None) -> None:
+    """Let every task of this process look for its data there."""
+    if data_dir is not None:
+        os.environ[DATA_VARIABLE] = str(data_dir)

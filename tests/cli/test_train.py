@@ -1,0 +1,105 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.usefixtures("source")
+
+RECIPE = """
+from diffprune.experiment import Recipe
+
+def numbers(seed):
+    return Recipe(name="numbers", epochs=2, lr=0.125, seed=seed)
+"""
+
+
+def recipe_of(folder):
+    return json.loads((folder / "recipe.json").read_text())
+
+
+def test_a_task_of_the_users_own(diffprune, tmp_path):
+    done = diffprune(
+        "train", "mine.py:task", "--epochs", "2", "--batch-size", "8", "--seed", "5"
+    )
+    assert done.exit_code == 0, done.stderr
+    assert "test error" in done.stdout
+    assert "Written to runs/task-seed5" in done.stdout
+    recipe = recipe_of(tmp_path / "runs/task-seed5")
+    assert (recipe["epochs"], recipe["batch_size"], recipe["seed"]) == (2, 8, 5)
+
+
+def test_json_is_what_came_out(diffprune, tmp_path):
+    done = diffprune("train", "mine.py:task", "--epochs", "1", "--json")
+    found = json.loads(done.stdout)
+    saved = json.loads((tmp_path / "runs/task-seed0/summary.json").read_text())
+    assert found == {"folder": "runs/task-seed0", **saved}
+
+
+def test_a_dense_run_has_no_gates_and_a_folder_of_its_own(diffprune, tmp_path):
+    done = diffprune("train", "mine.py:task", "--epochs", "1", "--dense")
+    assert done.stdout.startswith("50 parameters")
+    assert recipe_of(tmp_path / "runs/task-dense-seed0")["strength"] is None
+
+
+@pytest.mark.parametrize("name", ["mine.py:numbers", "runs/first"])
+def test_a_recipe_is_a_function_or_that_of_another_run(
+    diffprune, tmp_path, source, name
+):
+    (tmp_path / "mine.py").write_text(source + RECIPE)
+    first = ("--epochs", "2", "--lr", "0.125", "--out", "runs/first")
+    assert diffprune("train", "mine.py:task", *first).exit_code == 0
+    chosen = ("--recipe", name, "--epochs", "1", "--out", "runs/second")
+    assert diffprune("train", "mine.py:task", *chosen).exit_code == 0
+    recipe = recipe_of(tmp_path / "runs/second")
+    assert (recipe["lr"], recipe["epochs"]) == (0.125, 1)
+
+
+def test_ctrl_c_says_how_to_go_on(unfinished, diffprune, tmp_path):
+    assert unfinished.exit_code == 130
+    assert "`diffprune train runs/task-seed0` goes on" in unfinished.stderr
+    done = diffprune("train", "runs/task-seed0")
+    assert done.exit_code == 0, done.stderr
+    assert (tmp_path / "runs/task-seed0/summary.json").exists()
+
+
+def test_the_same_command_goes_on_too(unfinished, diffprune):
+    assert unfinished.exit_code == 130
+    assert diffprune("train", "mine.py:task").exit_code == 0
+
+
+def test_as_a_program(tmp_path):
+    command = [sys.executable, "-m", "diffprune", "train", "mine.py:task"]
+    arguments = ["--epochs", "1", "--json"]
+    done = subprocess.run(  # noqa: S603 - our own words
+        [*command, *arguments], cwd=tmp_path, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["folder"] == "runs/task-seed0"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["lenet6"], "no task is called `lenet6`; there are `lenet5-mnist`"),
+        (["mine.py:tusk"], "`mine.py` has no function `tusk`; it has `task`"),
+        (["mine.py:task", "--epochs", "0"], "at least one epoch"),
+        (["mine.py:task", "--recipe", "no.py:f"], "there is no file `no.py`"),
+        (["mine.py:task", "--dense", "--strength", "1"], "it takes no `--strength`"),
+        (["."], "`.` holds no run"),
+        (
+            ["lenet5-mnist", "--data-dir", "empty"],
+            "`empty/train-images-idx3-ubyte` is missing",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_explained(diffprune, arguments, message):
+    done = diffprune("train", *arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert message in done.stderr
+
+
+def test_a_finished_run_is_not_trained_again(in_finished):
+    done = in_finished("train", "runs/mine")
+    assert done.exit_code == 1
+    assert "holds this very run, finished" in done.stderr
