@@ -84,9 +84,9 @@ BUILTIN: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "lenet5-digits": (lenet5_digits, digits_sigmoid),
     "wrn-28-10-low": (wide.wrn_cifar10, wide.wrn_low),
     "wrn-28-10-high": (wide.wrn_cifar10, wide.wrn_high),
-    "wrn-10-2-dense": (wide.small_wrn_cifar10, wide.small_wrn_dense),
-    "wrn-10-2-low": (wide.small_wrn_cifar10, wide.small_wrn_low),
-    "wrn-10-2-high": (wide.small_wrn_cifar10, wide.small_wrn_high),
+    "wrn-10-1-dense": (wide.small_wrn_cifar10, wide.small_wrn_dense),
+    "wrn-10-1-low": (wide.small_wrn_cifar10, wide.small_wrn_low),
+    "wrn-10-1-high": (wide.small_wrn_cifar10, wide.small_wrn_high),
 }
 """By name: the task, and the recipe it is trained with."""
 

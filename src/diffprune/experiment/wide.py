@@ -31,9 +31,9 @@ def wrn_cifar10(recipe: Recipe) -> Task:
 
 
 def small_wrn_cifar10(recipe: Recipe) -> Task:
-    """WRN-10-2 on 45,000 images, mirrored and shifted; 5,000 are to choose with."""
+    """WRN-10-1 on 45,000 images, mirrored and shifted; 5,000 are to choose with."""
     data = load_cifar10(validation=True)
-    return wide_resnet_task(WideResNet(10, 2, gate_of(recipe)), data, recipe)
+    return wide_resnet_task(WideResNet(10, 1, gate_of(recipe)), data, recipe)
 
 
 def wide_resnet_task(model: WideResNet, data: Split, recipe: Recipe) -> Task:
@@ -73,7 +73,7 @@ def small_wrn_low(seed: int = 0) -> Recipe:
     """Low compression in ten epochs; the learning rate falls as early in them."""
     return replace(
         wrn_low(seed),
-        name="wrn-10-2-low",
+        name="wrn-10-1-low",
         epochs=10,
         decay_after=(3, 6, 8),
         strength=_SMALL_LOW,
@@ -82,9 +82,9 @@ def small_wrn_low(seed: int = 0) -> Recipe:
 
 def small_wrn_high(seed: int = 0) -> Recipe:
     """High compression in ten epochs."""
-    return replace(small_wrn_low(seed), name="wrn-10-2-high", strength=_SMALL_HIGH)
+    return replace(small_wrn_low(seed), name="wrn-10-1-high", strength=_SMALL_HIGH)
 
 
 def small_wrn_dense(seed: int = 0) -> Recipe:
     """The small network as it is, without gates: what the others compare with."""
-    return replace(small_wrn_low(seed), name="wrn-10-2-dense", strength=None)
+    return replace(small_wrn_low(seed), name="wrn-10-1-dense", strength=None)
