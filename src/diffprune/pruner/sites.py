@@ -6,9 +6,11 @@ that sums over the group. While a layer runs, its parameter is swapped for the g
 and put back after: names, classes and `state_dict` stay the user's own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, final
 
 import torch
@@ -102,17 +104,18 @@ class Gating(nn.Module):
         return gate
 
     def factors_of(self, site: str) -> list[Factor]:
-        """What multiplies the parameter of a site."""
-        return [factor for factor in self.factors[site] if isinstance(factor, Factor)]  # pyright: ignore[reportGeneralTypeIssues] - a ModuleList
+        """What multiplies the parameter of a site, dimension by dimension."""
+        found = [factor for factor in self.factors[site] if isinstance(factor, Factor)]  # pyright: ignore[reportGeneralTypeIssues] - a ModuleList
+        return sorted(found, key=attrgetter("dim"))
 
     def gated(self, factors: Sequence[Factor], tensor: Tensor) -> Tensor:
-        """Multiply a parameter by its factors."""
-        for factor in factors:
-            tensor = tensor * factor(self.values(factor.gate), tensor.ndim).to(tensor)
+        """Multiply a parameter by its factors; those of one dimension come in a row."""
+        for _, along in groupby(factors, attrgetter("dim")):
+            tensor = tensor * self.scale(along, tensor.ndim).to(tensor)
         return tensor
 
-    def columns(self, factors: Sequence[Factor], ndim: int) -> Float[Tensor, "..."]:
-        """The product of factors that multiply only columns of a parameter."""
+    def scale(self, factors: Iterable[Factor], ndim: int) -> Float[Tensor, "..."]:
+        """The product of factors that multiply the same dimension of a parameter."""
         found = (factor(self.values(factor.gate), ndim) for factor in factors)
         return reduce(torch.mul, found)
 
@@ -156,7 +159,7 @@ class Swap:
         if self._is_cheaper_outside(module, args):
             # Shaped as for the weight without its rows: channels, then the window.
             only = self.places[0]
-            scale = self.gating.columns(only.factors, only.tensor.ndim)
+            scale = self.gating.scale(only.factors, only.tensor.ndim)
             return (args[0] * scale.to(args[0]), *args[1:])
         for place in self.places:
             self._originals.append((place, place.tensor))
