@@ -12,6 +12,10 @@ if TYPE_CHECKING:
         load_checkpoint as load_checkpoint,
         save_checkpoint as save_checkpoint,
     )
+    from diffprune.export import (
+        to_exported_program as to_exported_program,
+        to_onnx as to_onnx,
+    )
     from diffprune.gates import (
         ApproximateBernoulli as ApproximateBernoulli,
         Gate as Gate,
@@ -33,6 +37,11 @@ if TYPE_CHECKING:
         by_macs as by_macs,
         by_parameters as by_parameters,
     )
+    from diffprune.saving import (
+        load_pretrained as load_pretrained,
+        load_pruned as load_pruned,
+        save_pruned as save_pruned,
+    )
     from diffprune.sparse import (
         load_sparse as load_sparse,
         save_sparse as save_sparse,
@@ -47,10 +56,12 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "checkpoint": ("load_checkpoint", "save_checkpoint"),
+    "export": ("to_exported_program", "to_onnx"),
     "gates": ("ApproximateBernoulli", "Gate", "fold_gates", "g", "gate_weight"),
     "graph": ("Groups", "PruneGroup", "find_groups"),
     "penalty": ("expected_l0", "parameter_groups"),
     "pruner": ("Pruner", "by_macs", "by_parameters"),
+    "saving": ("load_pretrained", "load_pruned", "save_pruned"),
     "sparse": ("load_sparse", "save_sparse"),
     "surgery": ("Plan", "apply_plan", "compact", "plan_removal", "remove"),
 }

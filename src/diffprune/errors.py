@@ -28,6 +28,10 @@ class RemovalError(DiffpruneError, RuntimeError):
     """A removal that would change what the model computes; nothing was changed."""
 
 
+class ExportError(DiffpruneError, RuntimeError):
+    """A file that would not compute what its model does; it was not written."""
+
+
 class FinishedError(DiffpruneError, RuntimeError):
     """A pruner that has already been finalized."""
 

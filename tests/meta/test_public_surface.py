@@ -25,12 +25,17 @@ SURFACE = {
     "g": "sample u beta zeta",
     "gate_weight": "layer name * index **options",
     "load_checkpoint": "path pruner optimizer",
+    "load_pretrained": "folder",
+    "load_pruned": "model folder * optimizer",
     "load_sparse": "model path",
     "parameter_groups": "model * weight_decay lr gate_lr",
     "plan_removal": "groups keep * round_to min_units scores",
     "remove": "model example_inputs keep * round_to min_units scores **options",
     "save_checkpoint": "path pruner optimizer * extra",
+    "save_pruned": "model folder * optimizer",
     "save_sparse": "model path",
+    "to_exported_program": "model example_inputs path * batch_dim",
+    "to_onnx": "model example_inputs path * batch_dim",
 }
 METHODS = {
     "ApproximateBernoulli": "expand prob_open rsample sample",
