@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from diffprune._typing import Bool, Int
-from diffprune.graph.axes import Atom, Axis, Cat, atoms
+from diffprune.graph.axes import Atom, Axis, Cat, atoms, mask
+from diffprune.graph.call import Value
 from diffprune.graph.solve import Solution
 from diffprune.graph.spread import Spreading
 
@@ -67,6 +68,12 @@ class Silencer(Spreading[Tensor]):
             return torch.ones(atom.size, dtype=torch.bool)
 
         super().__init__(solution, silent, full)
+
+    def is_zero(self, value: Value) -> bool:
+        """Whether all of a value is zero: along one of its axes, no unit speaks."""
+        loud = {atom: ~units for atom, units in self.of(value).items()}
+        axes = self.solution.axes(value)
+        return any(not mask(axis, loud).any() for axis in axes)
 
 
 def when_zeroed(solution: Solution) -> Spreading[bool]:

@@ -23,11 +23,14 @@ def apply_plan(model: ModuleT, plan: Plan) -> ModuleT:
     check_fits(model, plan)
     tensors = named_tensors(model)
     # What a deep copy finds in its memo it takes for the copy: tensors shrink on the
-    # way, under all their names at once, and nothing is copied at full size.
+    # way, under all their names at once, and nothing is copied at full size; modules
+    # that disappear are not copied at all.
     memo: dict[int, Any] = {
         id(tensors[name]): shrink(tensors[name], dims)
         for name, dims in plan.tensors.items()
     }
+    stubs = plan.stubs.items()
+    memo |= {id(model.get_submodule(path)): stub.build() for path, stub in stubs}
     small = copy.deepcopy(model, memo)
     small.zero_grad()  # a copied parameter has no gradient; nor shall a shrunk one
     _refresh_(small, plan)
@@ -56,6 +59,8 @@ def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
             owner, attribute = _owner(model, name)
             # Recurrent layers keep a second list of weights, which this updates too.
             setattr(owner, attribute, replaced[tensor])
+    for path, stub in plan.stubs.items():
+        model.set_submodule(path, stub.build())
     _refresh_(model, plan)
     return replaced
 
@@ -104,6 +109,12 @@ def check_fits(model: nn.Module, plan: Plan) -> None:
         _check_dims(name, tuple(tensors[name].shape), dims)
     for name, value in plan.attributes.items():
         _check_attribute(model, name, value)
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for path in plan.stubs.keys() - (modules.keys() - {""}):
+        raise ArgumentError(
+            f"the plan replaces `{path}`, which this model does not have. Apply it to "
+            "a model like the one it was made for."
+        )
 
 
 def _check_dims(name: str, shape: tuple[int, ...], dims: Mapping[int, Indices]) -> None:

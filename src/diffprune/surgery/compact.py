@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -27,7 +28,10 @@ from diffprune.surgery.fold import (
     watch,
 )
 from diffprune.surgery.locate import layout
+from diffprune.surgery.masks import at_least_one
 from diffprune.surgery.plan import plan_removal
+from diffprune.surgery.remove import Removal
+from diffprune.surgery.vanish import vanish_
 from diffprune.surgery.verify import certify
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -59,15 +63,26 @@ def compact(
         >>> compact(model, torch.rand(2, 3))[0]
         Linear(in_features=3, out_features=3, bias=True)
     """
+    return compaction(model, example_inputs, **options).model
+
+
+def compaction(
+    model: ModuleT,
+    example_inputs: ExampleInputs,
+    **options: Any,  # noqa: ANN401 - those of find_groups
+) -> Removal[ModuleT]:
+    """Like `compact`, with the plan beside the model."""
     plain = _permanent(model)
     groups = find_groups(plain, example_inputs, **options)
     fine, inputs = _in_double(plain, example_inputs)
     dead = _bury_(fine, groups, inputs)
-    keep = {group.name: _at_least_one(~dead[group.atom]) for group in groups}
-    small = apply_plan(fine, plan_removal(groups, keep))
-    certify(plain, small, example_inputs, kept=partial(layout, groups, keep))
+    keep = {group.name: at_least_one(~dead[group.atom]) for group in groups}
+    plan = vanish_(fine, groups, plan_removal(groups, keep), inputs)
+    small = apply_plan(fine, plan)
+    kept = partial(layout, groups, keep)
+    certificate = certify(plain, small, example_inputs, kept=kept)
     _cast_(small, {name: t.dtype for name, t in named_tensors(plain).items()})
-    return small
+    return Removal(small, replace(plan, certificate=certificate))
 
 
 def _in_double(model: ModuleT, inputs: ExampleInputs) -> tuple[ModuleT, ExampleInputs]:
@@ -201,11 +216,3 @@ def _readers(
             return {}
         found[path] = contraction
     return found
-
-
-def _at_least_one(keep: Bool[Tensor, " units"]) -> Bool[Tensor, " units"]:
-    """A layer without units cannot run; the first stays, with nothing to say."""
-    if not keep.any():
-        keep = keep.clone()
-        keep[0] = True
-    return keep

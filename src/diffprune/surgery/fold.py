@@ -5,8 +5,7 @@ layer has a bias and no zero padding, the bias can say it instead. Elsewhere one
 can say it for all: its constant times other weights.
 """
 
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +15,9 @@ from torch.utils.hooks import RemovableHandle
 
 from diffprune._typing import Bool, Float
 from diffprune.graph.axes import Atom, Axis, mask
-from diffprune.graph.trace import ExampleInputs, call_arguments, mode
+from diffprune.graph.trace import ExampleInputs
+from diffprune.surgery.compare import outputs
+from diffprune.surgery.hooks import hooked
 
 
 @dataclass(frozen=True)
@@ -46,25 +47,13 @@ def watch(
     """Run the model once and note what each layer was given, if always the same."""
     seen: dict[str, Tensor] = {}
     modules = {name: model.get_submodule(name) for name in layers}
-    with _hooks(_note(seen, name, module) for name, module in modules.items()):
-        args, kwargs = call_arguments(inputs)
-        with mode(model, training=False), torch.no_grad():
-            model(*args, **kwargs)
+    with hooked(_note(seen, name, module) for name, module in modules.items()):
+        outputs(model, inputs)
     return {
         name: Reader(modules[name], layers[name], seen[name])  # pyright: ignore[reportArgumentType] - only such layers are watched
         for name in layers
         if name in seen
     }
-
-
-@contextmanager
-def _hooks(handles: Iterable[RemovableHandle]) -> Generator[None]:
-    registered = list(handles)
-    try:
-        yield
-    finally:
-        for handle in registered:
-            handle.remove()
 
 
 def _note(seen: dict[str, Tensor], name: str, module: nn.Module) -> RemovableHandle:

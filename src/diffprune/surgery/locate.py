@@ -1,17 +1,19 @@
 """The first module where a smaller model disagrees. Knows hooks, axes and masks."""
 
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from diffprune._typing import Bool
 from diffprune.graph import Groups
 from diffprune.graph.axes import mask as axis_mask
 from diffprune.graph.trace import ExampleInputs
 from diffprune.surgery.compare import largest_gap, outputs, tensors
+from diffprune.surgery.hooks import hooked
 
 Visit: TypeAlias = tuple[str, int]
 """A module's path, and how often it had been called before."""
@@ -33,7 +35,8 @@ class Record:
 
 def record(model: nn.Module, inputs: ExampleInputs) -> Record:
     """Run the model and write down what each of its modules returns."""
-    with _recording(model) as found, suppress(Exception):
+    found = Record()
+    with hooked(_handles(model, found)), suppress(Exception):
         outputs(model, inputs)
     return found
 
@@ -83,23 +86,14 @@ def _visits(meta: Mapping[str, Any]) -> Iterator[Visit]:
         yield path, int(key.rpartition("@")[2]) if "@" in key else 0
 
 
-@contextmanager
-def _recording(model: nn.Module) -> Generator[Record]:
-    found, handles = Record(), list[Any]()
+def _handles(model: nn.Module, found: Record) -> Iterator[RemovableHandle]:
     for path, module in model.named_modules():
-        enter, leave = _hooks(path, found)
-        handles += [
-            module.register_forward_pre_hook(enter),
-            module.register_forward_hook(leave),
-        ]
-    try:
-        yield found
-    finally:
-        for handle in handles:
-            handle.remove()
+        enter, leave = _notes(path, found)
+        yield module.register_forward_pre_hook(enter)
+        yield module.register_forward_hook(leave)
 
 
-def _hooks(path: str, found: Record) -> tuple[Any, Any]:
+def _notes(path: str, found: Record) -> tuple[Any, Any]:
     calls = 0
 
     def enter(*_: object) -> None:

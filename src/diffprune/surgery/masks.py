@@ -20,6 +20,7 @@ def checked(
     round_to: int = 1,
     min_units: int = 1,
     scores: Mapping[str, Float[Tensor, " units"]] | None = None,
+    may_vanish: bool = False,
 ) -> dict[str, Bool[Tensor, " units"]]:
     """Return the masks on the CPU, each keeping as many units as asked for.
 
@@ -30,6 +31,7 @@ def checked(
         min_units: Every group keeps at least so many units.
         scores: By group, what each unit is worth. Of the removed units the best ones
             are kept after all where widths have to grow; without scores the first.
+        may_vanish: Whether a mask may keep nothing, unless `min_units` says otherwise.
 
     Raises:
         UnknownNameError: If a name is not that of a group.
@@ -44,10 +46,18 @@ def checked(
     widened = dict[str, Tensor]()
     for name, mask in keep.items():
         _check_mask(groups[name], mask)
+        if not (may_vanish or mask.any()):
+            raise nothing_left(groups[name])
         score = _score(groups[name], (scores or {}).get(name))
-        width = _round_up(max(min_units, int(mask.sum())), round_to)
+        least = min_units if mask.any() or min_units > 1 else 0
+        width = _round_up(max(least, int(mask.sum())), round_to)
         widened[name] = widen(mask.cpu(), width, score)
     return widened
+
+
+def at_least_one(keep: Bool[Tensor, " units"]) -> Bool[Tensor, " units"]:
+    """Keep the first unit if none is kept: a layer without units cannot run."""
+    return keep if keep.any() else torch.arange(len(keep)) == 0
 
 
 def widen(
@@ -86,11 +96,14 @@ def _check_mask(group: PruneGroup, mask: Bool[Tensor, " units"]) -> None:
             f"the mask for `{group.name}` is on the meta device and has no values. "
             "Make it on the CPU or on the device of the model."
         )
-    if not mask.any():
-        raise ArgumentError(
-            f"the mask for `{group.name}` keeps none of its {group.size} units, which "
-            "would disconnect the model. Keep at least one."
-        )
+
+
+def nothing_left(group: PruneGroup) -> ArgumentError:
+    """The error for a group that was to be cut to nothing, and cannot be."""
+    return ArgumentError(
+        f"the mask for `{group.name}` keeps none of its {group.size} units, which "
+        "would disconnect the model. Keep at least one."
+    )
 
 
 def _score(

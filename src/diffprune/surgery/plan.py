@@ -4,7 +4,7 @@ A plan can be printed, compared, written as JSON and composed with the next one.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Final, TypeVar
@@ -16,9 +16,11 @@ from diffprune.errors import ArgumentError
 from diffprune.graph import Groups
 from diffprune.graph.axes import Atom, count, mask as axis_mask
 from diffprune.surgery.masks import checked
+from diffprune.surgery.stub import Stub
 
 Indices = tuple[int, ...]
 KeyT = TypeVar("KeyT")
+ItemT = TypeVar("ItemT")
 VERSION: Final = 1
 
 
@@ -51,16 +53,19 @@ class Plan:
         kept: Kept units of every group that loses some, by group name.
         tensors: For each tensor that shrinks, the kept indices per dimension.
         attributes: New values of module attributes, by dotted name.
+        stubs: What takes the place of modules that disappear, by dotted name.
         certificate: Filled in once the removal has been verified.
     """
 
     kept: Mapping[str, Indices]
     tensors: Mapping[str, Mapping[int, Indices]]
     attributes: Mapping[str, int]
+    stubs: Mapping[str, Stub] = field(default_factory=dict[str, Stub])
     certificate: Certificate | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         lines = [f"{name}: keep {len(kept)} units" for name, kept in self.kept.items()]
+        lines += [f"{name}: gone, {stub} instead" for name, stub in self.stubs.items()]
         if self.certificate is not None:
             lines.append(str(self.certificate))
         return "\n".join(lines or ["nothing to remove"])
@@ -79,7 +84,20 @@ class Plan:
             for name in names
         }
         kept = _compose("the groups", self.kept, later.kept)
-        return Plan(kept, tensors, {**self.attributes, **later.attributes})
+        both = Plan(kept, tensors, {**self.attributes, **later.attributes}, self.stubs)
+        return both.without(later.stubs)
+
+    def without(self, stubs: Mapping[str, Stub]) -> "Plan":
+        """Return the plan that puts these in the place of modules, too.
+
+        What it had to say about the insides of those is not needed any more.
+        """
+        return Plan(
+            self.kept,
+            _outside(stubs, self.tensors),
+            _outside(stubs, self.attributes),
+            {**_outside(stubs, self.stubs), **stubs},
+        )
 
     def to_json(self) -> str:
         """Write as JSON; `from_json` reads it back."""
@@ -185,21 +203,28 @@ def _compose(
     return composed
 
 
+def _outside(paths: Iterable[str], named: Mapping[str, ItemT]) -> dict[str, ItemT]:
+    """Items whose name does not begin with one of these paths."""
+    inside = tuple(f"{path}." for path in paths)
+    return {name: item for name, item in named.items() if not name.startswith(inside)}
+
+
 def _read(data: dict[str, Any]) -> Plan:
     certificate = data["certificate"]
     return Plan(
-        {name: _indices(kept) for name, kept in data["kept"].items()},
+        {name: _indices(kept, least=0) for name, kept in data["kept"].items()},
         {
             name: {_natural(int(dim)): _indices(kept) for dim, kept in dims.items()}
             for name, dims in data["tensors"].items()
         },
         {name: _natural(value) for name, value in data["attributes"].items()},
+        {name: _stub(**fields) for name, fields in data.get("stubs", {}).items()},
         None if certificate is None else _certificate(**certificate),
     )
 
 
-def _indices(numbers: object) -> Indices:
-    if not isinstance(numbers, list) or not numbers:
+def _indices(numbers: object, least: int = 1) -> Indices:
+    if not isinstance(numbers, list) or len(numbers) < least:
         raise TypeError(f"expected a list of kept indices, got {numbers!r}")
     found = tuple(map(_natural, numbers))
     if any(a >= b for a, b in pairwise(found)):
@@ -211,6 +236,12 @@ def _natural(number: object) -> int:
     if type(number) is not int or number < 0:
         raise TypeError(f"expected an integer that is not negative, got {number!r}")
     return number
+
+
+def _stub(zeros: object, strides: list[object], wider: object) -> Stub:
+    if type(zeros) is not bool or type(wider) is not int:
+        raise TypeError(f"expected a boolean and an integer, got {zeros!r}, {wider!r}")
+    return Stub(zeros, tuple(map(_natural, strides)), wider)
 
 
 def _certificate(max_absolute: float, max_relative: float, dtype: str) -> Certificate:

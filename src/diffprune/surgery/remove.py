@@ -1,5 +1,6 @@
 """Remove units from a model: plan, apply, verify. Knows no criterion."""
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,8 +13,9 @@ from diffprune.graph import Groups, find_groups
 from diffprune.graph.trace import ExampleInputs
 from diffprune.surgery.apply import apply_plan
 from diffprune.surgery.locate import layout
-from diffprune.surgery.masks import checked
+from diffprune.surgery.masks import at_least_one, checked, nothing_left
 from diffprune.surgery.plan import Plan, plan_removal
+from diffprune.surgery.vanish import vanish_
 from diffprune.surgery.verify import certify, mask
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -40,7 +42,8 @@ def remove(
     """Return a smaller model of the same class without the units that are not kept.
 
     It computes what the original would with all parameters of those units set to zero,
-    which is checked on the example inputs before anything is returned.
+    which is checked on the example inputs before anything is returned. Of a branch that
+    only adds to a residual stream all units may go; then the branch disappears.
 
     Args:
         model: Left as it is.
@@ -54,7 +57,8 @@ def remove(
 
     Raises:
         UnknownNameError: If a name is not that of a group.
-        ArgumentError: If a mask has the wrong length or type, or keeps nothing.
+        ArgumentError: If a mask has the wrong length or type, or keeps nothing where
+            something has to stay.
         RemovalError: If the smaller model would compute something else.
 
     Example:
@@ -67,7 +71,14 @@ def remove(
         Linear(in_features=3, out_features=4, bias=True)
     """
     groups = find_groups(model, example_inputs, **options)
-    wide = checked(groups, keep, round_to=round_to, min_units=min_units, scores=scores)
+    wide = checked(
+        groups,
+        keep,
+        round_to=round_to,
+        min_units=min_units,
+        scores=scores,
+        may_vanish=True,
+    )
     return removal(model, example_inputs, groups, wide).model
 
 
@@ -78,10 +89,18 @@ def removal(
     keep: Mapping[str, Bool[Tensor, " units"]],
 ) -> Removal[ModuleT]:
     """Like `remove`, with groups found before, and the plan beside the model."""
-    keep = checked(groups, keep)
-    plan = plan_removal(groups, keep)
-    small = apply_plan(model, plan)
+    keep = checked(groups, keep, may_vanish=True)
     masked = mask(model, groups, keep)
+    some = {name: at_least_one(units) for name, units in keep.items()}
+    plan, cut = plan_removal(groups, some), model
+    emptied = [name for name, units in keep.items() if not units.any()]
+    if emptied:
+        cut = copy.deepcopy(masked)
+        plan = vanish_(cut, groups, plan, example_inputs)
+    for name in emptied:
+        if plan.kept[name]:
+            raise nothing_left(groups[name])
+    small = apply_plan(cut, plan)
     kept = partial(layout, groups, keep)
     certificate = certify(masked, small, example_inputs, kept=kept)
     return Removal(small, replace(plan, certificate=certificate))

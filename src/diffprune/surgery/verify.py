@@ -5,7 +5,7 @@ Knows how to compare, not how a removal came about.
 
 import copy
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,10 +25,12 @@ from diffprune.surgery.compare import (
 from diffprune.surgery.locate import Layout, first_disagreement, record
 from diffprune.surgery.plan import Certificate
 
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
 
 def mask(
-    model: nn.Module, groups: Groups, keep: Mapping[str, Bool[Tensor, " units"]]
-) -> nn.Module:
+    model: ModuleT, groups: Groups, keep: Mapping[str, Bool[Tensor, " units"]]
+) -> ModuleT:
     """Return a copy of the model with every parameter slice of removed units zero."""
     masked = copy.deepcopy(model)
     parameters = dict(masked.named_parameters(remove_duplicate=False))

@@ -1,0 +1,65 @@
+"""Let branches that add nothing disappear. Knows plans, not how to find branches."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from torch import nn
+
+from diffprune.errors import RemovalError
+from diffprune.graph import Groups
+from diffprune.graph.silence import Silencer
+from diffprune.graph.trace import ExampleInputs
+from diffprune.surgery.apply import apply_plan
+from diffprune.surgery.biases import hand_back_
+from diffprune.surgery.branches import silent_branches
+from diffprune.surgery.dead import zero_slices
+from diffprune.surgery.plan import Plan
+from diffprune.surgery.stub import Stub
+from diffprune.surgery.verify import certify
+
+
+def vanish_(
+    model: nn.Module, groups: Groups, plan: Plan, inputs: ExampleInputs
+) -> Plan:
+    """Plan to let silent branches disappear, too, where that changes nothing.
+
+    Args:
+        model: Zero where it is dead. Biases may move from layer to layer in it.
+        groups: Its groups.
+        plan: What is removed anyway; it keeps at least one unit of each group.
+        inputs: As for `find_groups`.
+    """
+    hand_back_(model, Silencer(groups.solution, zero_slices(model)))
+    silencer = Silencer(groups.solution, zero_slices(model))
+    small = apply_plan(model, plan)
+    branches = silent_branches(silencer, small, inputs)
+    if not branches:
+        return plan
+    together = {k: v for b in branches for k, v in b.stubs(b.zeros[0]).items()}
+    one_by_one = [branch.stubs(zeros) for branch in branches for zeros in branch.zeros]
+    for stubs in (together, *one_by_one):
+        trial = _without(groups, plan, stubs)
+        if not stubs.keys() <= plan.stubs.keys() and _agree(
+            small, apply_plan(model, trial), inputs
+        ):
+            plan = trial
+    return plan
+
+
+def _without(groups: Groups, plan: Plan, stubs: Mapping[str, Stub]) -> Plan:
+    """The plan with these stubs; groups that live in nothing else keep no unit."""
+    inside = tuple(f"{path}." for path in (*plan.stubs, *stubs))
+    gone = {
+        group.name: ()
+        for group in groups
+        if all(place.tensor.startswith(inside) for place in group.axes)
+    }
+    return replace(plan.without(stubs), kept={**plan.kept, **gone})
+
+
+def _agree(one: nn.Module, other: nn.Module, inputs: ExampleInputs) -> bool:
+    try:
+        certify(one, other, inputs)
+    except RemovalError:
+        return False
+    return True
