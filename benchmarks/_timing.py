@@ -77,13 +77,13 @@ def _round(
 ) -> tuple[float, float]:
     """Milliseconds of both, run once each; `flip` decides who goes first."""
     if flip:
-        reference_ms, subject_ms = _milliseconds(reference), _milliseconds(subject)
+        reference_ms, subject_ms = milliseconds(reference), milliseconds(subject)
     else:
-        subject_ms, reference_ms = _milliseconds(subject), _milliseconds(reference)
+        subject_ms, reference_ms = milliseconds(subject), milliseconds(reference)
     return subject_ms, reference_ms
 
 
-def _milliseconds(work: Callable[[], object]) -> float:
+def milliseconds(work: Callable[[], object]) -> float:
     """Time on the processor: on one thread that is the time of an idle machine."""
     start = time.process_time()
     work()
