@@ -166,3 +166,43 @@ def test_a_folder_that_cannot_be_is_named(toy, recipe, tmp_path):
     (tmp_path / "taken").touch()
     with pytest.raises(ArgumentError, match=r"cannot write into .*taken/run"):
         train(toy, recipe, out=tmp_path / "taken" / "run")
+
+
+@pytest.mark.parametrize("amp", [False, True])
+def test_forward_passes_run_in_half_precision_where_asked(toy, recipe, tmp_path, amp):
+    seen = []
+
+    def make(recipe):
+        task = toy(recipe)
+
+        def loss(outputs, targets):
+            seen.append(outputs.dtype)
+            return task.loss(outputs, targets)
+
+        return replace(task, loss=loss)
+
+    model = train(make, replace(recipe, amp=amp), out=tmp_path)
+    assert set(seen) == {torch.bfloat16 if amp else torch.float32}
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert model[0].out_features < 16
+    assert read_run(tmp_path).outcome.test_error < 30
+
+
+def test_without_live_removal_closed_units_stay_until_the_end(toy, recipe, tmp_path):
+    model = train(toy, replace(recipe, remove_every=None), out=tmp_path)
+    run = read_run(tmp_path)
+    assert {epoch.macs for epoch in run.epochs} == {4 * 16 + 16 * 2}
+    assert sum(run.epochs[-1].raw.values()) == model[0].out_features < 16
+    assert len(run.removals) == 1
+
+
+def test_live_removal_changes_the_time_and_not_the_result(
+    finished, toy, recipe, tmp_path
+):
+    """These gates have no noise, so the two runs agree in every epoch."""
+    train(toy, replace(recipe, remove_every=None), out=tmp_path)
+    kept, removed = read_run(tmp_path), read_run(finished[0])
+    for a, b in zip(kept.epochs, removed.epochs, strict=True):
+        assert (a.raw, a.test_error) == (b.raw, b.test_error)
+        assert a.loss == pytest.approx(b.loss, rel=1e-5)
+    assert kept.outcome.macs == removed.outcome.macs

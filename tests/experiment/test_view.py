@@ -31,6 +31,13 @@ def test_a_bar_is_one_line_with_everything_in_it(console, validation, shown):
         assert word in line
 
 
+def test_many_gates_are_summed_up(console):
+    with progress_bars(console, ["wrn"], epochs=1) as bars:
+        bars["wrn"](epoch(effective={str(n): 100 for n in range(24)}))
+    (line,) = console.export_text().strip().splitlines()
+    assert "2,400 units" in line
+
+
 def test_no_bar_without_news(console):
     with progress_bars(console, ["dense", "pruned"], epochs=1):
         pass

@@ -5,7 +5,14 @@ import torch
 
 from diffprune.experiment import read_run, train
 from diffprune.experiment.task import gate_of
-from diffprune.experiment.wide import wide_resnet_task, wrn_high, wrn_low
+from diffprune.experiment.wide import (
+    small_wrn_dense,
+    small_wrn_high,
+    small_wrn_low,
+    wide_resnet_task,
+    wrn_high,
+    wrn_low,
+)
 from diffprune.recipes.examples import Examples, Split
 from diffprune.recipes.wide_resnets import WideResNet
 
@@ -28,6 +35,38 @@ def test_the_recipes_of_wide_resnets_train_for_two_steps(images, make_recipe, tm
     (epoch,) = read_run(tmp_path).epochs
     assert len(epoch.raw) == 6
     assert epoch.loss > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make_recipe", [wrn_low, wrn_high])
+def test_the_paper_network_trains_for_two_steps(images, make_recipe, tmp_path):
+    """WRN-28-10 in full, on four images at a time."""
+    recipe = replace(make_recipe(), epochs=1, batch_size=4, remove_every=1)
+
+    def task(recipe):
+        return wide_resnet_task(WideResNet(28, 10, gate_of(recipe)), images, recipe)
+
+    train(task, recipe, out=tmp_path)
+    (epoch,) = read_run(tmp_path).epochs
+    assert len(epoch.raw) == 24
+    assert epoch.steps == 2
+    assert 0 < epoch.macs <= 5_243_328_768
+
+
+@pytest.mark.parametrize("make_recipe", [small_wrn_low, small_wrn_high])
+def test_the_small_recipes_follow_the_schedule_of_the_paper(make_recipe):
+    small, large = make_recipe(2), wrn_low(2)
+    for tenth in range(10):
+        assert small.lr_factor(tenth) == large.lr_factor(20 * tenth)
+    assert (small.batch_size, small.weight_decay) == (120, 5e-4)
+
+
+def test_low_high_and_dense_differ_in_strength_alone():
+    low, high, dense = small_wrn_low(1), small_wrn_high(1), small_wrn_dense(1)
+    assert replace(high, name=low.name, strength=low.strength) == low
+    assert replace(dense, name=low.name, strength=low.strength) == low
+    assert dense.strength is None
+    assert all(high.strength[group] >= low.strength[group] for group in low.strength)
 
 
 def test_wide_resnets_are_trained_as_published():

@@ -40,7 +40,8 @@ class Recipe:
         decay: How learning rates fall: not at all, along a half cosine to zero, or by
             `decay_factor` after each of the epochs `decay_after`.
         clip_norm: Longer gradients are cut to this length.
-        amp: Whether forward passes run in bfloat16, on devices made for it.
+        amp: Whether forward passes run in bfloat16 where that is safe; faster on
+            devices made for it.
         gate: What the gates are like.
         strength: How hard open units are pushed to close, see `Pruner`; None trains the
             model as it is, without gates.

@@ -92,8 +92,7 @@ def _step_(
     """One step of optimization, with removal when it is due: the loss, the errors."""
     inputs, targets = batch
     model = pruner.model.train()
-    amp = recipe.amp and inputs.device.type == "cuda"
-    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=amp):
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=recipe.amp):
         outputs = model(inputs)
         loss = task.loss(outputs, targets)
     optimizer.zero_grad()

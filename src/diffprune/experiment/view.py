@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from rich.console import Console
 from rich.progress import (
@@ -15,6 +16,9 @@ from rich.table import Column
 
 from diffprune.experiment.records import Epoch
 from diffprune.experiment.train import OnEpoch
+
+_LONGEST: Final = len("20-50-800-500")
+"""Longer architectures are summed up: a line has no room for them."""
 
 
 @contextmanager
@@ -76,9 +80,12 @@ def short(number: int) -> str:
 
 def _news(epoch: Epoch) -> str:
     """One line of fixed width, so that the bars do not jump."""
+    units = architecture(epoch.effective)
+    if len(units) > _LONGEST:
+        units = f"{sum(epoch.effective.values()):,} units"
     chosen = epoch.validation_error
     error = epoch.test_error if chosen is None else chosen
     return (
         f"loss {epoch.loss:.3f}  error {error:5.2f} %  "
-        f"{architecture(epoch.effective):<13} {short(epoch.macs):>5} MACs"
+        f"{units:<{_LONGEST}} {short(epoch.macs):>5} MACs"
     )
