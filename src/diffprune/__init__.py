@@ -12,6 +12,11 @@ if TYPE_CHECKING:
         load_checkpoint as load_checkpoint,
         save_checkpoint as save_checkpoint,
     )
+    from diffprune.experiment import (
+        Recipe as Recipe,
+        Task as Task,
+        train as train,
+    )
     from diffprune.export import (
         to_exported_program as to_exported_program,
         to_onnx as to_onnx,
@@ -56,6 +61,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = {
     "checkpoint": ("load_checkpoint", "save_checkpoint"),
+    "experiment": ("Recipe", "Task", "train"),
     "export": ("to_exported_program", "to_onnx"),
     "gates": ("ApproximateBernoulli", "Gate", "fold_gates", "g", "gate_weight"),
     "graph": ("Groups", "PruneGroup", "find_groups"),

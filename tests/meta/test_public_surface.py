@@ -15,6 +15,9 @@ SURFACE = {
     "PruneGroup": "name size axes parameters macs atom",
     "Pruner": "model example_inputs * strength gate schedule reopen patience round_to "
     "freeze heads rules on_removal",
+    "Recipe": "* name epochs batch_size lr gate_lr weight_decay decay decay_after "
+    "decay_factor clip_norm amp gate strength remove_every reopen seed",
+    "Task": "* model train test validation loss error optimizer",
     "apply_plan": "model plan",
     "by_macs": "strength",
     "by_parameters": "strength",
@@ -36,6 +39,7 @@ SURFACE = {
     "save_sparse": "model path",
     "to_exported_program": "model example_inputs path * batch_dim",
     "to_onnx": "model example_inputs path * batch_dim",
+    "train": "make_task recipe * out device on_epoch",
 }
 METHODS = {
     "ApproximateBernoulli": "expand prob_open rsample sample",
@@ -45,6 +49,8 @@ METHODS = {
     "PruneGroup": "",
     "Pruner": "add_copy finalize load_state_dict parameter_groups penalty "
     "remove_closed_ shape state_dict step summary units",
+    "Recipe": "from_dict lr_factor to_dict",
+    "Task": "error loss optimizer",
 }
 
 
