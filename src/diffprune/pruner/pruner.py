@@ -3,9 +3,7 @@
 The one place where gates, groups and surgery meet.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import torch
@@ -17,32 +15,22 @@ from diffprune._typing import Bool, Float
 from diffprune.errors import ArgumentError, FinishedError
 from diffprune.gates import Gate
 from diffprune.gates.bank import Bank
-from diffprune.graph import Groups, PruneGroup, find_groups
+from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom
 from diffprune.graph.rules import Op, Rule
 from diffprune.graph.trace import ExampleInputs
-from diffprune.penalty import named_gates, parameter_groups
-from diffprune.pruner import cut, placed
-from diffprune.pruner.attach import Attached
+from diffprune.penalty import parameter_groups
+from diffprune.pruner import placed
+from diffprune.pruner.begin import begin_
+from diffprune.pruner.cut import check_same
 from diffprune.pruner.history import Shrinkage
-from diffprune.pruner.options import (
-    MARK,
-    Gates,
-    Schedule,
-    check_options,
-    check_placed,
-    default_gate,
-    make_gates,
-)
+from diffprune.pruner.options import Gates, Schedule, check_options, default_gate
 from diffprune.pruner.resume import read_state
 from diffprune.pruner.safety import are_finite, closed_for_good, looked
 from diffprune.pruner.strengths import Strength, strength_of
 from diffprune.pruner.summary import summarise
-from diffprune.surgery.apply import apply_plan_, named_tensors
-from diffprune.surgery.compare import outputs
 from diffprune.surgery.masks import widen
-from diffprune.surgery.optimizer import Move, follow_
-from diffprune.surgery.plan import Certificate, Plan, plan_removal
+from diffprune.surgery.plan import Certificate, Plan
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 Units: TypeAlias = Bool[Tensor, " units"]
@@ -102,38 +90,49 @@ class Pruner(Generic[ModuleT]):
         on_removal: Callable[[Shrinkage], None] | None = None,
     ) -> None:
         check_options(model, schedule, reopen, patience, round_to)
-        self.model = model
         self.example_inputs = example_inputs
         self.history: list[Shrinkage] = []
         self.steps = 0
-        self.plan = Plan({}, {}, {})
         self._schedule, self._reopen, self._round_to = schedule, reopen, round_to
         self._patience = patience
         self._strength, self._on_removal = strength, on_removal
-        self._copies: list[nn.Module] = []
         self._is_finished = False
-        own = bool(named_gates(model))
-        rule = placed.GateRule()
-        known = {**(rules or {}), **({torch.ops.diffprune.gate: rule} if own else {})}
-        self.groups: Groups = find_groups(
-            model, example_inputs, freeze=freeze, heads=heads, rules=known
+        self._body = begin_(
+            model,
+            example_inputs,
+            strength=strength,
+            gate=gate,
+            freeze=freeze,
+            heads=heads,
+            rules=rules,
         )
-        if own:
-            self._gated = placed.Placed(model, self.groups, rule)
-            check_placed(gate, strength, self._gated.units)
-        else:
-            made = make_gates(model, self.groups, strength, gate)
-            self._gated = Attached(model, self.groups, made)
-        vars(model)[MARK] = True
-        self.gates: dict[str, Gate] = self._gated.gates(model)
         self._bank = Bank(self.gates)
-        self._kept = {n: list(range(gate.size)) for n, gate in self.gates.items()}
         self._looks = {
             name: torch.zeros(gate.size, dtype=torch.long)
             for name, gate in self.gates.items()
         }
         self.dense = self.shape()
         self._strengths = self._compute_strengths()
+
+    @property
+    def model(self) -> ModuleT:
+        """The model, as small as it is by now."""
+        return self._body.model
+
+    @property
+    def gates(self) -> dict[str, Gate]:
+        """The gates, by name."""
+        return self._body.gates
+
+    @property
+    def groups(self) -> Groups:
+        """What can be removed, at its present size."""
+        return self._body.groups
+
+    @property
+    def plan(self) -> Plan:
+        """All removals so far, as one."""
+        return self._body.plan
 
     def parameter_groups(
         self,
@@ -162,8 +161,8 @@ class Pruner(Generic[ModuleT]):
             ArgumentError: If it is not a copy of the model as it is now.
         """
         copied = model.module if isinstance(model, AveragedModel) else model
-        cut.check_same(self.model, copied)
-        self._copies.append(copied)
+        check_same(self.model, copied)
+        self._body.copies.append(copied)
 
     def step(self, *optimizers: Optimizer) -> Shrinkage | None:
         """Call after every optimizer step: now and then, removes closed units."""
@@ -203,13 +202,7 @@ class Pruner(Generic[ModuleT]):
         if are_finite(dict(self.model.named_parameters())):
             closed = {name: ~gate.is_open() for name, gate in self.gates.items()}
             self._remove_(closed, optimizers)
-        before = outputs(self.model, self.example_inputs)
-        trial = copy.deepcopy(self.model)
-        self._gated.finish_(trial, self.groups)
-        cut.certificate(before, outputs(trial, self.example_inputs))
-        for model in [self.model, *self._copies]:
-            self._gated.finish_(model, self.groups)
-            vars(model).pop(MARK)
+        self._body.finish_()
         self._is_finished = True
         return self.model
 
@@ -226,7 +219,7 @@ class Pruner(Generic[ModuleT]):
             "plan": self.plan.to_json(),
             "units": dict(self.dense.units),
             "gates": {
-                name: (self._kept[name], placed.present_units(gate).tolist())
+                name: (self._body.kept[name], placed.present_units(gate).tolist())
                 for name, gate in self.gates.items()
             },
             "looks": {name: looks.tolist() for name, looks in self._looks.items()},
@@ -247,7 +240,7 @@ class Pruner(Generic[ModuleT]):
             raise ArgumentError(
                 "this pruner has already removed units; load the state into a new one."
             )
-        saved = read_state(state, self.groups, self._gated.units)
+        saved = read_state(state, self.groups, self._body.gated.units)
         self._cut_(saved.needed, saved.closed, optimizers, verify=False)
         self._looks = {name: looks.clone() for name, looks in saved.looks.items()}
         self.steps, self.history = saved.steps, list(saved.history)
@@ -256,7 +249,7 @@ class Pruner(Generic[ModuleT]):
         self, closed: Mapping[str, Units], optimizers: Sequence[Optimizer]
     ) -> Shrinkage | None:
         wide = {n: self._round_up(n, units.cpu()) for n, units in closed.items()}
-        needed = self._gated.needed(self.model, self.groups, wide)
+        needed = self._body.needed(wide)
         if all(bool(units.all()) for units in needed.values()):
             return None
         found = self._cut_(needed, wide, optimizers)
@@ -274,67 +267,15 @@ class Pruner(Generic[ModuleT]):
         *,
         verify: bool = True,
     ) -> Certificate | None:
-        """Cut model, copies, gates and optimizers, or nothing at all."""
-        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
-        plan = plan_removal(self.groups, masks)
-        cut.check_unchanged(self.model, self.groups)
-        tensors = named_tensors(self.model)
-        logits = {name: gate.logits for name, gate in self.gates.items()}
-        cut.check_optimizers(optimizers, tensors, [*plan.tensors], logits)
-        kept, found = self._shrink_(plan, needed, closed, verify=verify)
-        moved = cut.moves(tensors, self.model, plan) + [
-            Move(logits[name], self.gates[name].logits, {0: _numbers(units)})
-            for name, units in kept.items()
-        ]
-        for optimizer in optimizers:
-            follow_(optimizer, moved)
-        self.plan = replace(self.plan.then(plan), certificate=found)
+        kept, found = self._body.cut_(needed, closed, optimizers, verify=verify)
         for name, units in kept.items():
-            self._kept[name] = [self._kept[name][i] for i in _numbers(units)]
             self._looks[name] = self._looks[name][units]
         self._strengths = self._compute_strengths()
         return found
 
-    def _shrink_(
-        self,
-        plan: Plan,
-        needed: Mapping[Atom, Units],
-        closed: Mapping[str, Units],
-        *,
-        verify: bool,
-    ) -> tuple[dict[str, Units], Certificate | None]:
-        """Cut the models and their gates, and verify; undo it if that fails."""
-        models, groups = [self.model, *self._copies], self.groups
-        before = outputs(self.model, self.example_inputs) if verify else []
-        snapshot = cut.Snapshot.of(models, needed)
-        try:
-            # Gates first: parametrized layers are evaluated when they are cut.
-            kept, *_ = [self._gated.cut_(m, groups, needed, closed) for m in models]
-            self.groups = cut.resize_(groups, needed)
-            for model in models:
-                self._gated.refresh_(model, self.groups)
-                apply_plan_(model, plan)
-            if not verify:
-                return kept, None
-            return kept, cut.certificate(
-                before, outputs(self.model, self.example_inputs)
-            )
-        except BaseException:
-            snapshot.restore_()
-            self.groups = groups
-            raise
-
     def shape(self, found: Certificate | None = None) -> Shrinkage:
         """What is left of the model now."""
-        of_gates = {p for g in self.gates.values() for p in g.parameters()}
-        own = [p for p in self.model.parameters() if p not in of_gates]
-        return Shrinkage(
-            self.steps,
-            {name: gate.width for name, gate in self.gates.items()},
-            sum(parameter.numel() for parameter in own),
-            self.groups.macs(),
-            found,
-        )
+        return self._body.shape(self.steps, found)
 
     def _round_up(self, name: str, closed: Units) -> Units:
         """Keep the most promising closed units, where widths have to be multiples."""
@@ -345,9 +286,7 @@ class Pruner(Generic[ModuleT]):
 
     def units(self) -> list[PruneGroup]:
         """What each gate can remove, by the name of the gate, at its present size."""
-        current = {group.atom: group for group in self.groups}
-        known = self._gated.units.items()
-        return [replace(current.get(u.atom, u), name=name) for name, u in known]
+        return self._body.units()
 
     def _compute_strengths(self) -> dict[str, float]:
         units = self.units()
@@ -359,7 +298,3 @@ class Pruner(Generic[ModuleT]):
                 "this pruner was finalized: its model is plain and has no gates.\n"
                 "To prune it further, make a new `Pruner` for it."
             )
-
-
-def _numbers(units: Units) -> tuple[int, ...]:
-    return tuple(units.nonzero().flatten().tolist())

@@ -1,0 +1,154 @@
+"""A gated model and all that is cut along with it. Knows no schedule."""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Generic, TypeAlias, TypeVar
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from diffprune._typing import Bool
+from diffprune.gates import Gate
+from diffprune.graph import Groups, PruneGroup
+from diffprune.graph.axes import Atom
+from diffprune.graph.trace import ExampleInputs
+from diffprune.pruner import cut
+from diffprune.pruner.attach import Attached
+from diffprune.pruner.history import Shrinkage
+from diffprune.pruner.options import MARK
+from diffprune.pruner.placed import Placed
+from diffprune.surgery.apply import apply_plan_, named_tensors
+from diffprune.surgery.compare import outputs
+from diffprune.surgery.optimizer import Move, follow_
+from diffprune.surgery.plan import Certificate, Plan, plan_removal
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+Units: TypeAlias = Bool[Tensor, " units"]
+
+
+class Body(Generic[ModuleT]):
+    """What shrinks: a model, copies of it, its groups, its gates.
+
+    Args:
+        model: The model, gates and all.
+        example_inputs: What every cut is verified on.
+        groups: Its groups; they shrink with it.
+        gated: How the gates sit in it.
+
+    Attributes:
+        gates: By name.
+        kept: The units that are left, by gate, as they were numbered at first.
+        plan: All cuts so far, as one.
+        copies: Models that are cut the same way.
+    """
+
+    def __init__(
+        self,
+        model: ModuleT,
+        example_inputs: ExampleInputs,
+        groups: Groups,
+        gated: Attached | Placed,
+    ) -> None:
+        self.model, self.example_inputs = model, example_inputs
+        self.groups, self.gated = groups, gated
+        self.gates: dict[str, Gate] = gated.gates(model)
+        self.kept = {n: list(range(gate.size)) for n, gate in self.gates.items()}
+        self.plan = Plan({}, {}, {})
+        self.copies: list[nn.Module] = []
+        vars(model)[MARK] = True
+
+    def units(self) -> list[PruneGroup]:
+        """What each gate can remove, by the name of the gate, at its present size."""
+        current = {group.atom: group for group in self.groups}
+        known = self.gated.units.items()
+        return [replace(current.get(u.atom, u), name=name) for name, u in known]
+
+    def shape(self, step: int, found: Certificate | None = None) -> Shrinkage:
+        """What is left after so many steps."""
+        of_gates = {p for g in self.gates.values() for p in g.parameters()}
+        own = [p for p in self.model.parameters() if p not in of_gates]
+        return Shrinkage(
+            step,
+            {name: gate.width for name, gate in self.gates.items()},
+            sum(parameter.numel() for parameter in own),
+            self.groups.macs(),
+            found,
+        )
+
+    def needed(self, closed: Mapping[str, Units]) -> dict[Atom, Units]:
+        """Units that have to stay when these are closed for good."""
+        return self.gated.needed(self.model, self.groups, closed)
+
+    def cut_(
+        self,
+        needed: Mapping[Atom, Units],
+        closed: Mapping[str, Units],
+        optimizers: Sequence[Optimizer],
+        *,
+        verify: bool = True,
+    ) -> tuple[dict[str, Units], Certificate | None]:
+        """Cut model, copies, gates and optimizers, or nothing at all.
+
+        Returns:
+            What the gates that lost units have kept, and the certificate.
+        """
+        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
+        plan = plan_removal(self.groups, masks)
+        cut.check_unchanged(self.model, self.groups)
+        tensors = named_tensors(self.model)
+        logits = {name: gate.logits for name, gate in self.gates.items()}
+        cut.check_optimizers(optimizers, tensors, [*plan.tensors], logits)
+        kept, found = self._shrink_(plan, needed, closed, verify=verify)
+        moved = cut.moves(tensors, self.model, plan) + [
+            Move(logits[name], self.gates[name].logits, {0: _numbers(units)})
+            for name, units in kept.items()
+        ]
+        for optimizer in optimizers:
+            follow_(optimizer, moved)
+        self.plan = replace(self.plan.then(plan), certificate=found)
+        for name, units in kept.items():
+            self.kept[name] = [self.kept[name][i] for i in _numbers(units)]
+        return kept, found
+
+    def _shrink_(
+        self,
+        plan: Plan,
+        needed: Mapping[Atom, Units],
+        closed: Mapping[str, Units],
+        *,
+        verify: bool,
+    ) -> tuple[dict[str, Units], Certificate | None]:
+        """Cut the models and their gates, and verify; undo it if that fails."""
+        models, groups = [self.model, *self.copies], self.groups
+        before = outputs(self.model, self.example_inputs) if verify else []
+        snapshot = cut.Snapshot.of(models, needed)
+        try:
+            # Gates first: parametrized layers are evaluated when they are cut.
+            kept, *_ = [self.gated.cut_(m, groups, needed, closed) for m in models]
+            self.groups = cut.resize_(groups, needed)
+            for model in models:
+                self.gated.refresh_(model, self.groups)
+                apply_plan_(model, plan)
+            if not verify:
+                return kept, None
+            after = outputs(self.model, self.example_inputs)
+            return kept, cut.certificate(before, after)
+        except BaseException:
+            snapshot.restore_()
+            self.groups = groups
+            raise
+
+    def finish_(self) -> None:
+        """Fold the gates into the models and take them out, if outputs stay."""
+        before = outputs(self.model, self.example_inputs)
+        trial = copy.deepcopy(self.model)
+        self.gated.finish_(trial, self.groups)
+        cut.certificate(before, outputs(trial, self.example_inputs))
+        for model in [self.model, *self.copies]:
+            self.gated.finish_(model, self.groups)
+            vars(model).pop(MARK)
+
+
+def _numbers(units: Units) -> tuple[int, ...]:
+    return tuple(units.nonzero().flatten().tolist())
