@@ -7,7 +7,7 @@ training: a removal changes the widths and nothing else.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,23 +58,25 @@ def polynomial(
     tensors: Iterable[tuple[Axes, int]],
     widths: Sequence[Atom],
     *,
+    vary: Collection[Atom] | None = None,
     constant: int = 0,
 ) -> Polynomial:
     """Total size of tensors as a polynomial in the sizes of some atoms.
 
     Args:
         tensors: The axes of each, and what one of its elements costs.
-        widths: The atoms that vary, in order; all others keep their size.
+        widths: The atoms whose sizes are the widths, in order.
+        vary: Those of them that vary, by default all; other atoms keep their size.
         constant: What is there whatever the widths are.
     """
-    numbers = {atom: number for number, atom in enumerate(widths)}
+    numbers = {a: n for n, a in enumerate(widths) if vary is None or a in vary}
     total = Counter[Monomial]({(): constant})
     for axes, price in tensors:
         factors = tuple(factor for axis in axes for factor in axis)
         for monomial, coefficient in _expand(factors, numbers).items():
             total[monomial] += coefficient * price
     terms = {monomial: value for monomial, value in total.items() if value}
-    return Polynomial(terms, len(numbers))
+    return Polynomial(terms, len(widths))
 
 
 def _expand(axis: Axis, numbers: Mapping[Atom, int]) -> Counter[Monomial]:

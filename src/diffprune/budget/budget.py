@@ -1,0 +1,110 @@
+"""What users ask for: how much of each cost, and by when. Knows no model."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, TypeAlias
+
+from diffprune.errors import ArgumentError
+
+Amount: TypeAlias = float | str
+
+DEFAULT_STEPS: Final = 2_000
+
+_UNITS: Final[Mapping[str, float]] = {
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+    "b": 1.0,
+    "kb": 1e3,
+    "mb": 1e6,
+    "gb": 1e9,
+    "k": 1e3,
+    "m": 1e6,
+    "g": 1e9,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much a model may cost once it is trained, and how long training takes.
+
+    A number up to 1 is a fraction of the whole model, a larger one is absolute, and so
+    is text with a unit: `latency="5 ms"`, `size="200 kB"`, `macs="1.5 M"`.
+
+    Attributes:
+        macs: Multiply-adds for the example inputs.
+        params: Parameters.
+        memory: Bytes of the activations of one forward pass of the example inputs.
+        size: Bytes of the model as a file.
+        latency: Seconds of one forward pass of the example inputs, as measured on the
+            device the model is on.
+        steps: Optimizer steps of the whole training. Units leave during the first half,
+            the second lets the model recover.
+
+    Example:
+        >>> Budget(macs=0.3, size="200 kB").asked()
+        {'macs': 0.3, 'size': '200 kB'}
+    """
+
+    macs: Amount | None = None
+    params: Amount | None = None
+    memory: Amount | None = None
+    size: Amount | None = None
+    latency: Amount | None = None
+    steps: int = DEFAULT_STEPS
+
+    def __post_init__(self) -> None:
+        if not self.asked():
+            names = ", ".join(f"`{f.name}=`" for f in fields(self) if f.name != "steps")
+            raise ArgumentError(
+                f"a budget limits something: give it one of {names}.\n"
+                "For three tenths of the multiply-adds, type `Budget(macs=0.3)`."
+            )
+        if self.steps < 1:
+            raise ArgumentError(f"steps must be at least 1, got {self.steps}.")
+        for name, amount in self.asked().items():
+            absolute(amount, 1.0, name)
+
+    def asked(self) -> dict[str, Amount]:
+        """What is limited, as it was written."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {k: v for k, v in values.items() if k != "steps" and v is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return {**self.asked(), "steps": self.steps}
+
+
+def absolute(amount: Amount, whole: float, name: str) -> float:
+    """What an amount means for a model that costs so much as a whole.
+
+    Raises:
+        ArgumentError: If it is not a positive number, or its unit is unknown.
+
+    Example:
+        >>> absolute(0.5, 40.0, "macs"), absolute("5 ms", 40.0, "latency")
+        (20.0, 0.005)
+    """
+    if isinstance(amount, str):
+        return _parse(amount, name)
+    if not 0 < amount < math.inf:
+        raise ArgumentError(
+            f"{name}={amount} cannot be met: give a fraction up to 1, a larger number, "
+            'or text with a unit such as "5 ms" or "200 kB".'
+        )
+    return amount * whole if amount <= 1 else float(amount)
+
+
+def _parse(text: str, name: str) -> float:
+    found = re.fullmatch(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*([a-z]+)\s*", text.lower())
+    if found is None or found[2] not in _UNITS or found[1].count(".") > 1:
+        raise ArgumentError(
+            f"{name}={text!r} is no amount: write a number and a unit, such as "
+            '"5 ms", "200 us", "1.5 MB" or "2 M".'
+        )
+    amount = float(found[1]) * _UNITS[found[2]]
+    if amount <= 0:
+        raise ArgumentError(f"{name}={text!r} cannot be met: nothing costs nothing.")
+    return amount

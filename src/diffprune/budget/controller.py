@@ -1,0 +1,237 @@
+"""Closes gates until budgets are met, then holds what is left. Knows no model.
+
+For each budget in turn: *warm up* with every gate held open; *close*, following a plan
+from the present cost to the one asked for; *recover* with every gate held open again.
+While closing, multipliers raise the strengths of the penalty as far as gates lag behind
+the plan, and what still lags is closed outright, in the order in which gates would have
+closed. All the while a *landing* is spared: units that just fit the budget.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from diffprune._typing import Bool, Float
+from diffprune.budget.budget import Budget
+from diffprune.budget.choose import choose
+from diffprune.budget.control import Gains, Multiplier
+from diffprune.budget.hold import hold_open_, let_close_, scores, set_open_
+from diffprune.budget.limits import Limit, check_reachable, make_limits, marginal
+from diffprune.costs.network import Network
+from diffprune.gates import Gate
+from diffprune.surgery.masks import widen
+
+Masks: TypeAlias = dict[str, Bool[Tensor, " units"]]
+Phase: TypeAlias = Literal["warm-up", "closing", "recovery", "met"]
+
+WARM_UP: Final = 0.1
+CLOSED_BY: Final = 0.5
+_LOOKS: Final = 50
+_GAINS: Final = Gains(integral=1.0, proportional=1.0, smoothing=0.5)
+# Logarithms of multipliers: hardly felt, at first, and worth a loss of one.
+_LOW, _FIRST, _HIGH = math.log(1e-8), math.log(1e-3), math.log(1.0)
+_WASTE: Final = 0.02  # a landing that leaves this much of a budget unused is good
+
+
+@dataclass(frozen=True)
+class Look:
+    """What came of a look: units to remove, and a budget that was met and healed."""
+
+    closed: Masks | None = None
+    met: Budget | None = None
+
+
+@final
+class Controller:
+    """Steers the gates of a model to one budget after the other.
+
+    Args:
+        budgets: What to reach, in turn.
+        network: The whole model.
+        gates: The gates of its groups, in their order.
+        round_to: Widths are multiples of this.
+
+    Raises:
+        ArgumentError: If a budget cannot be met.
+    """
+
+    def __init__(
+        self,
+        budgets: Sequence[Budget],
+        network: Network,
+        gates: Mapping[str, Gate],
+        round_to: int = 1,
+    ) -> None:
+        self.budgets, self._gates, self._round_to = tuple(budgets), gates, round_to
+        self._limits = make_limits(budgets, network)
+        floors = torch.tensor(self._floors(), dtype=torch.float64)
+        for limits in self._limits:
+            check_reachable(limits, self._rounded(floors))
+        self.stage, self.phase, self._start = 0, "warm-up", 0
+        self._multipliers, self._begin = self._reset()
+        self._landing: Masks = {}
+        for gate in gates.values():
+            hold_open_(gate)
+
+    @property
+    def limits(self) -> Sequence[Limit]:
+        """The limits of the budget that is being met."""
+        return self._limits[self.stage]
+
+    @torch.no_grad()
+    def look(self, step: int) -> Look:
+        """Follow the plan, after so many steps."""
+        taken, steps = step - self._start, self.budgets[self.stage].steps
+        if self.phase == "warm-up" and taken >= WARM_UP * steps:
+            self._let_close_()
+        if self.phase == "closing":
+            way = (CLOSED_BY - WARM_UP) * steps
+            progress = min(1.0, (taken - WARM_UP * steps) / way)
+            is_due = taken % math.ceil(way / _LOOKS) == 0
+            return self._close_(progress) if is_due or progress == 1 else Look()
+        if self.phase == "recovery" and taken >= steps:
+            return self._next_(step)
+        return Look()
+
+    def finish(self) -> Masks | None:
+        """Meet the budget now, if that is still to be done; what is to go for it."""
+        if self.phase == "warm-up":
+            self._let_close_()
+        return self._land_() if self.phase == "closing" else None
+
+    def settle_(self) -> None:
+        """Call when the units to remove have gone: after landing, the rest is held."""
+        for gate in self._gates.values() if self.phase == "recovery" else ():
+            hold_open_(gate)
+
+    def strengths(self) -> dict[str, float]:
+        """How hard to push on the units of each gate, until the next look."""
+        if self.phase != "closing":
+            return dict.fromkeys(self._gates, 0.0)
+        prices = [math.exp(multiplier.value) for multiplier in self._multipliers]
+        costs = marginal(self.limits, prices, self.widths())
+        return dict(zip(self._gates, costs.clamp(min=0).tolist(), strict=True))
+
+    def widths(self) -> Float[Tensor, " groups"]:
+        """Open units per gate."""
+        counts = [int(gate.is_open().sum()) for gate in self._gates.values()]
+        return torch.tensor(counts, dtype=torch.float64)
+
+    def keep_(self, name: str, units: Bool[Tensor, " units"]) -> None:
+        """Follow a removal of units."""
+        if name in self._landing:
+            self._landing[name] = self._landing[name][units.cpu()]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where it is; as plain data."""
+        return {
+            "stage": self.stage,
+            "phase": self.phase,
+            "start": self._start,
+            "begin": self._begin,
+            "multipliers": [asdict(multiplier) for multiplier in self._multipliers],
+            "landing": {name: units.tolist() for name, units in self._landing.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from there; thresholds are the gates' own to load."""
+        self.stage, self.phase = state["stage"], state["phase"]
+        self._start, self._begin = state["start"], list(state["begin"])
+        self._multipliers = [Multiplier(**saved) for saved in state["multipliers"]]
+        self._landing = {n: torch.tensor(u) for n, u in state["landing"].items()}
+
+    def _let_close_(self) -> None:
+        self.phase = "closing"
+        for gate in self._gates.values():
+            let_close_(gate)
+        self._multipliers, self._begin = self._reset()
+        self._landing = {}
+
+    def _reset(self) -> tuple[list[Multiplier], list[float]]:
+        widths = self._rounded(self.widths())
+        begin = [float(limit.cost(widths)) for limit in self.limits]
+        return [Multiplier(_FIRST)] * len(begin), begin
+
+    def _next_(self, step: int) -> Look:
+        met, is_last = self.budgets[self.stage], self.stage + 1 == len(self.budgets)
+        self.phase = "met" if is_last else "warm-up"
+        self.stage, self._start = self.stage + (not is_last), step
+        return Look(met=met)
+
+    def _close_(self, progress: float) -> Look:
+        """Close what lags behind the plan; land once nothing is above the budget."""
+        widths = self._rounded(self.widths())
+        if progress == 1 or all(limit.used(widths) <= 1 for limit in self.limits):
+            return Look(self._land_())
+        planned = [
+            limit.at(progress, begin)
+            for limit, begin in zip(self.limits, self._begin, strict=True)
+        ]
+        self._multipliers = [
+            multiplier.after(
+                math.log(float(limit.cost(widths)) / plan), _GAINS, _LOW, _HIGH
+            )
+            for multiplier, limit, plan in zip(
+                self._multipliers, self.limits, planned, strict=True
+            )
+        ]
+        worth = {name: scores(gate) for name, gate in self._gates.items()}
+        self._landing = self._find_landing(worth)
+        spared = {
+            n: w.masked_fill(self._landing[n], math.inf) for n, w in worth.items()
+        }
+        kept = self._choose(spared, planned)
+        return Look(self._set_({n: kept[n] & (spared[n] > 0) for n in kept}))
+
+    def _land_(self) -> Masks:
+        """Keep what just fits the budget, and nothing else."""
+        landing = self._find_landing({n: scores(g) for n, g in self._gates.items()})
+        self.phase, self._landing = "recovery", {}
+        return self._set_(landing)
+
+    def _set_(self, kept: Masks) -> Masks:
+        for name, gate in self._gates.items():
+            set_open_(gate, kept[name])
+        return {name: ~units for name, units in kept.items()}
+
+    def _find_landing(self, worth: Mapping[str, Tensor]) -> Masks:
+        """The best units that fit the budget; the former ones if too little does."""
+        found = self._choose(worth, [limit.most for limit in self.limits])
+        waste = self._waste(found)
+        if self._landing and waste > max(_WASTE, self._waste(self._landing)):
+            return self._landing
+        return found
+
+    def _waste(self, kept: Masks) -> float:
+        """How much of the budget is left over, at its tightest limit."""
+        counts = [int(units.sum()) for units in kept.values()]
+        widths = self._rounded(torch.tensor(counts, dtype=torch.float64))
+        return 1 - max(limit.used(widths) for limit in self.limits)
+
+    def _choose(self, worth: Mapping[str, Tensor], most: Sequence[float]) -> Masks:
+        def fits(widths: Float[Tensor, " groups"]) -> bool:
+            at = self._rounded(widths)
+            pairs = zip(self.limits, most, strict=True)
+            return all(float(limit.cost(at)) <= allowed for limit, allowed in pairs)
+
+        kept = choose([*worth.values()], self._floors(), fits)
+        widths = self._rounded(torch.tensor([float(units.sum()) for units in kept]))
+        return {
+            name: widen(units, int(width), score)
+            for (name, score), units, width in zip(
+                worth.items(), kept, widths, strict=True
+            )
+        }
+
+    def _floors(self) -> list[int]:
+        return [min(gate.min_open, gate.size) for gate in self._gates.values()]
+
+    def _rounded(self, widths: Float[Tensor, " groups"]) -> Float[Tensor, " groups"]:
+        """Multiples that are at least as wide, as far as there are units."""
+        sizes = torch.tensor([float(gate.size) for gate in self._gates.values()])
+        rounded = (widths / self._round_to).ceil() * self._round_to
+        return rounded.double().minimum(sizes.double())

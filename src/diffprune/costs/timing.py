@@ -1,0 +1,106 @@
+"""How long something takes, and a memory for the answers. Knows neither ops nor models.
+
+A busy machine only ever makes things slower, so the fastest of several runs counts.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeAlias, final
+
+import torch
+
+Prepare: TypeAlias = Callable[[torch.device], Callable[[], object] | None]
+
+_ROUNDS: Final = 5
+_PATIENCE: Final = 0.02  # seconds, after which slow things are not repeated
+
+
+def best_seconds(run: Callable[[], object], device: torch.device) -> float:
+    """The shortest of a few runs, after one that warms up."""
+    _run(run, device)
+    found, spent = list[float](), 0.0
+    while len(found) < _ROUNDS or (spent < _PATIENCE and len(found) < 10 * _ROUNDS):
+        found.append(_run(run, device))
+        spent += found[-1]
+        if spent > 10 * _PATIENCE and len(found) > 1:
+            break
+    return min(found)
+
+
+def _run(run: Callable[[], object], device: torch.device) -> float:
+    # Time on the processor: on one thread that is the time of an idle machine.
+    alone = device.type == "cpu" and torch.get_num_threads() == 1
+    clock = time.process_time if alone else time.perf_counter
+    _synchronize(device)
+    start = clock()
+    run()
+    _synchronize(device)
+    return clock() - start
+
+
+def _synchronize(device: torch.device) -> None:
+    """Wait until a device that works on its own has finished."""
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+@final
+class Timings:
+    """Answers that are kept on disk, per machine, number of threads and torch.
+
+    Args:
+        device: What the timings are of.
+        folder: Where they are kept; by default in the user's cache.
+    """
+
+    def __init__(self, device: torch.device, folder: Path | None = None) -> None:
+        self._device = device
+        self._path = (folder or _cache()) / f"{_digest(_machine(device))}.json"
+        self._known: dict[str, float | None] = _read(self._path)
+        self.is_new = False
+
+    def seconds(self, key: str, prepare: Prepare) -> float | None:
+        """How long something takes; it is prepared and run only if that is unknown."""
+        key = _digest(key)
+        if key not in self._known:
+            run = prepare(self._device)
+            self._known[key] = None if run is None else best_seconds(run, self._device)
+            self.is_new = True
+        return self._known[key]
+
+    def save(self) -> None:
+        """Write what is new; other processes may have written meanwhile."""
+        if not self.is_new:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        partial = self._path.with_suffix(f".{os.getpid()}.partial")
+        partial.write_text(json.dumps({**_read(self._path), **self._known}), "utf-8")
+        partial.replace(self._path)
+        self.is_new = False
+
+
+def _read(path: Path) -> dict[str, float | None]:
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+
+
+def _cache() -> Path:
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "diffprune" / "latency"
+
+
+def _machine(device: torch.device) -> str:
+    name = (
+        torch.cuda.get_device_name(device)
+        if device.type == "cuda"
+        else f"{platform.machine()} {platform.processor()} {os.cpu_count()}"
+    )
+    return f"{device.type} {name} {torch.get_num_threads()} {torch.__version__}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
