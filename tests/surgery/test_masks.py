@@ -74,7 +74,7 @@ def test_masks_given_are_left_as_they_are(groups):
         (torch.ones(12, dtype=torch.uint8), r"boolean vector.*torch\.uint8"),
         (torch.ones(1, 12, dtype=torch.bool), r"shape \(1, 12\)"),
         (torch.zeros(12, dtype=torch.bool), "keeps none of its 12 units"),
-        (torch.ones(12, dtype=torch.bool, device="meta"), "on the meta device"),
+        (torch.ones(12, dtype=torch.bool, device="meta"), r"is on meta, where nothing of the model is\. Make it on cpu\."),
         ([True] * 12, "got list, not a tensor"),
         (None, "got NoneType, not a tensor"),
     ],

@@ -94,6 +94,23 @@ class LayerScale(nn.Module):
         return self.head(x + self.gamma * self.mlp(x))
 
 
+class ResidualMLP(nn.Module):
+    """
+    3 -> fc 11 -+-> fc 13 -> tanh -> fc 11 -(+)-> fc 5
+                +----------------------------+
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(3, 11)
+        self.fc1, self.fc2 = nn.Linear(11, 13), nn.Linear(13, 11)
+        self.head = nn.Linear(11, 5)
+
+    def forward(self, x):
+        x = self.stem(x)
+        return self.head(x + self.fc2(self.fc1(x).tanh()))
+
+
 class RawParameters(nn.Module):
     """3 -> x @ w(3 11) + b(11) -> tanh -> F.linear(w(13 11)) -> addmm(w(13 5)) -> 5."""
 
@@ -247,6 +264,7 @@ ENTRIES = {
     "arithmetic": Entry(Arithmetic, VECTOR),
     "prelus": Entry(PReLUs, IMAGE, expect=at_least(2)),
     "layer_scale": Entry(LayerScale, VECTOR, expect=at_least(2)),
+    "residual_mlp": Entry(ResidualMLP, VECTOR, expect=at_least(2)),
     "raw_parameters": Entry(RawParameters, VECTOR, expect=at_least(2)),
     "buffers": Entry(Buffers, IMAGE, expect=at_least(1)),
     "glu": Entry(GLU, SEQUENCE, expect=at_least(2)),

@@ -6,7 +6,7 @@ module paths on every node, and the origin of integers from `sizes`.
 
 import logging
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -38,9 +38,18 @@ class Trace:
     @property
     def read(self) -> frozenset[str]:
         """Names of the parameters and buffers that some op reads."""
-        placeholders = (node for node in self.graph.nodes if node.op == "placeholder")
-        used = (node.name for node in placeholders if node.users)
-        return frozenset(self.tensor_names[n] for n in used if n in self.tensor_names)
+        used = (node for node in self._tensors() if node.users)
+        return frozenset(self.tensor_names[node.name] for node in used)
+
+    @property
+    def devices(self) -> frozenset[torch.device]:
+        """Where the parameters and buffers of the model are."""
+        return frozenset(node.meta["val"].device for node in self._tensors())
+
+    def _tensors(self) -> Iterator[fx.Node]:
+        for node in self.graph.nodes:
+            if node.op == "placeholder" and node.name in self.tensor_names:
+                yield node
 
 
 def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

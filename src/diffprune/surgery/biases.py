@@ -73,7 +73,7 @@ class _Stream:
         (total,) = node.users
         others = [term for term in _terms(total) if term is not node]
         live = needed(self._solution.traces[0].graph, [node])
-        if len(others) != 1 or live.intersection(others[0].users) != {total}:
+        if len(others) != 1 or live.intersection(others[0].users) - {node} != {total}:
             return None
         return self._shift(others[0], places)
 

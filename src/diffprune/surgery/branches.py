@@ -33,16 +33,16 @@ class Branch:
     Attributes:
         last: The one that returns it.
         paths: All of them, none inside another, in the order in which they finish.
-        zeros: What could stand for the last one, the most likely first.
+        ends: What could stand for the last one, the most likely first.
     """
 
     last: str
     paths: tuple[str, ...]
-    zeros: tuple[Stub, ...]
+    ends: tuple[Stub, ...]
 
-    def stubs(self, zeros: Stub) -> dict[str, Stub]:
-        """What stands for each module: the input handed on, and zeros in the end."""
-        return {**dict.fromkeys(self.paths, Stub(zeros=False)), self.last: zeros}
+    def stubs(self, end: Stub) -> dict[str, Stub]:
+        """What stands for each module, given what does for the last one."""
+        return {**dict.fromkeys(self.paths, Stub()), self.last: end}
 
 
 class Shapes(NamedTuple):
@@ -68,10 +68,21 @@ def silent_branches(
     """
     solution = silencer.solution
     silent = {s.node for s in solution.steps if all(map(silencer.is_zero, s.outputs))}
-    if not silent or len(solution.traces) != 1:
+    if not silent:
         return []
-    graph = solution.traces[0].graph
     shapes = call_shapes(small, inputs)
+    first, *others = (
+        _branches_in(trace.graph, silent, small, shapes) for trace in solution.traces
+    )
+    return [branch for branch in first if all(branch in other for other in others)]
+
+
+def _branches_in(
+    graph: fx.Graph,
+    silent: Collection[fx.Node],
+    small: nn.Module,
+    shapes: Mapping[str, Shapes],
+) -> list[Branch]:
     inside = _nodes_inside(graph, shapes)
     ends = {
         node: path
@@ -140,12 +151,14 @@ def _ends(inside: Mapping[str, set[fx.Node]]) -> dict[fx.Node, str]:
 
 
 def _is_added(node: fx.Node, silent: Collection[fx.Node]) -> bool:
-    """Whether all that happens to a zero is that it is added to something."""
-    return all(
-        functional_op(user.target) in _SUMS
-        or (user in silent and _is_added(user, silent))
-        for user in node.users
-    )
+    """Whether all that happens to a zero, normalised perhaps, is that it is added."""
+
+    def is_added(user: fx.Node) -> bool:
+        op = functional_op(user.target)
+        passed_on = user in silent or op is aten.batch_norm
+        return op in _SUMS or (passed_on and _is_added(user, silent))
+
+    return all(map(is_added, node.users))
 
 
 def _unneeded(
@@ -162,15 +175,12 @@ def _branch(
     modules = [m for path in paths for m in model.get_submodule(path).modules()]
     convs = [module for module in modules if isinstance(module, _ConvNd)]
     given, returned = shapes[paths[0]].given, shapes[last].returned
-    alike = Stub(zeros=True)
     if given == returned or not all(map(_is_centred, convs)):
-        return Branch(last, tuple(paths), (alike,))
+        return Branch(last, tuple(paths), (Stub(),))
     strides = tuple(map(prod, zip(*(conv.stride for conv in convs), strict=False)))
     channels = -len(strides) - 1
-    wider = returned[channels] - given[channels]
-    return Branch(
-        last, tuple(paths), (Stub(zeros=True, strides=strides, wider=wider), alike)
-    )
+    resized = Stub(strides, wider=returned[channels] - given[channels])
+    return Branch(last, tuple(paths), (resized, Stub()))
 
 
 def _is_centred(conv: _ConvNd) -> bool:

@@ -3,7 +3,7 @@
 Knows no tensors of the model; a mask says of every unit whether it stays.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch import Tensor
@@ -43,9 +43,10 @@ def checked(
         raise UnknownNameError(
             f"scores: `{min(strays)}` has scores but no mask in `keep`."
         )
+    devices = {torch.device("cpu"), *groups.solution.traces[0].devices}
     widened = dict[str, Tensor]()
     for name, mask in keep.items():
-        _check_mask(groups[name], mask)
+        _check_mask(groups[name], mask, devices)
         if not (may_vanish or mask.any()):
             raise nothing_left(groups[name])
         score = _score(groups[name], (scores or {}).get(name))
@@ -85,16 +86,18 @@ def _check_counts(**counts: int) -> None:
             raise ArgumentError(f"{name} must be at least 1, got {count}.")
 
 
-def _check_mask(group: PruneGroup, mask: Bool[Tensor, " units"]) -> None:
+def _check_mask(
+    group: PruneGroup, mask: Bool[Tensor, " units"], devices: Collection[torch.device]
+) -> None:
     if not _is_vector(mask, group.size) or mask.dtype != torch.bool:
         raise ArgumentError(
             f"the mask for `{group.name}` must be a boolean vector of {group.size} "
             f"units, True where a unit stays; got {_described(mask)}."
         )
-    if mask.is_meta:
+    if mask.device not in devices:
         raise ArgumentError(
-            f"the mask for `{group.name}` is on the meta device and has no values. "
-            "Make it on the CPU or on the device of the model."
+            f"the mask for `{group.name}` is on {mask.device}, where nothing of the "
+            f"model is. Make it on {' or '.join(sorted(map(str, devices)))}."
         )
 
 

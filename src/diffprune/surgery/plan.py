@@ -65,7 +65,7 @@ class Plan:
 
     def __str__(self) -> str:
         lines = [f"{name}: keep {len(kept)} units" for name, kept in self.kept.items()]
-        lines += [f"{name}: gone, {stub} instead" for name, stub in self.stubs.items()]
+        lines += [f"{name}: zeros instead" for name in self.stubs]
         if self.certificate is not None:
             lines.append(str(self.certificate))
         return "\n".join(lines or ["nothing to remove"])
@@ -238,10 +238,10 @@ def _natural(number: object) -> int:
     return number
 
 
-def _stub(zeros: object, strides: list[object], wider: object) -> Stub:
-    if type(zeros) is not bool or type(wider) is not int:
-        raise TypeError(f"expected a boolean and an integer, got {zeros!r}, {wider!r}")
-    return Stub(zeros, tuple(map(_natural, strides)), wider)
+def _stub(strides: list[object], wider: object) -> Stub:
+    if len(strides) > 3 or 0 in strides or type(wider) is not int:
+        raise TypeError(f"expected strides and an integer, got {strides!r}, {wider!r}")
+    return Stub(tuple(map(_natural, strides)), wider)
 
 
 def _certificate(max_absolute: float, max_relative: float, dtype: str) -> Certificate:

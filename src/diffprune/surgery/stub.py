@@ -1,7 +1,9 @@
 """What stands where a module was that had nothing left to say. Knows no models.
 
-A forward pass cannot be edited, so the modules of a branch that is always zero are
-replaced by modules of torch that have no parameters and cost next to nothing.
+A forward pass cannot be edited, so the modules of a branch that adds only zeros are
+replaced by modules of torch that have no parameters and cost next to nothing. All of
+them return zeros: one that handed its input on would let the rest of the branch change
+that input in place.
 """
 
 import math
@@ -15,28 +17,22 @@ _POOLS: Final = (nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d)
 
 @dataclass(frozen=True)
 class Stub:
-    """A module without parameters: hands its input on, or returns zeros.
+    """A module without parameters that returns zeros, of the shape of its input or so.
 
     Attributes:
-        zeros: Whether it returns zeros instead of its input.
         strides: Keep one position in so many, for each of the last dimensions.
         wider: Channels to add in front of those dimensions; to drop if negative.
 
     Example:
         >>> import torch
-        >>> stub = Stub(zeros=True, strides=(2, 2), wider=3)
-        >>> stub.build()(torch.rand(1, 4, 5, 6)).shape
+        >>> Stub().build()
+        Threshold(threshold=inf, value=0.0)
+        >>> Stub(strides=(2, 2), wider=3).build()(torch.rand(1, 4, 5, 6)).shape
         torch.Size([1, 7, 3, 3])
-        >>> Stub(zeros=False).build()
-        Identity()
     """
 
-    zeros: bool
     strides: tuple[int, ...] = ()
     wider: int = 0
-
-    def __str__(self) -> str:
-        return "zeros" if self.zeros else "nothing but its input"
 
     def build(self) -> nn.Module:
         """Make the module."""
@@ -46,8 +42,6 @@ class Stub:
         if self.wider:
             unchanged = (0, 0) * len(self.strides)
             layers.append(nn.ConstantPad3d((*unchanged, 0, self.wider), 0.0))  # pyright: ignore[reportArgumentType] - fewer than six are fine
-        if self.zeros:
-            # No number is above infinity; whatever is not becomes zero.
-            layers.append(nn.Threshold(math.inf, 0.0))
-        layers = layers or [nn.Identity()]
-        return layers[0] if len(layers) == 1 else nn.Sequential(*layers)
+        # No number is above infinity; whatever is not becomes zero.
+        layers.append(nn.Threshold(math.inf, 0.0))
+        return nn.Sequential(*layers) if len(layers) > 1 else layers[0]

@@ -35,14 +35,13 @@ def vanish_(
     branches = silent_branches(silencer, small, inputs)
     if not branches:
         return plan
-    together = {k: v for b in branches for k, v in b.stubs(b.zeros[0]).items()}
-    one_by_one = [branch.stubs(zeros) for branch in branches for zeros in branch.zeros]
+    together = {k: v for b in branches for k, v in b.stubs(b.ends[0]).items()}
+    one_by_one = [branch.stubs(end) for branch in branches for end in branch.ends]
     for stubs in (together, *one_by_one):
-        trial = _without(groups, plan, stubs)
-        if not stubs.keys() <= plan.stubs.keys() and _agree(
-            small, apply_plan(model, trial), inputs
-        ):
-            plan = trial
+        if not stubs.keys() <= plan.stubs.keys():
+            trial = _without(groups, plan, stubs)
+            if _agree(small, apply_plan(model, trial), inputs):
+                plan = trial
     return plan
 
 
