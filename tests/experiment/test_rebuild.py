@@ -31,7 +31,7 @@ def gated(recipe):
 
 def longer(recipe):
     made = task(recipe)
-    made.model.append(nn.Linear(2, 2))
+    made.model.extend([nn.Linear(2, 2), nn.Linear(2, 2)])
     return made
 """
 
@@ -78,7 +78,7 @@ def test_a_random_state_is_left_as_it_was(trained):
 
 def test_a_task_that_has_changed_is_noticed(trained, file):
     folder, _ = trained
-    with pytest.raises(ArgumentError, match=r"do not fit the model|does not have"):
+    with pytest.raises(ArgumentError, match="does not fit its task"):
         rebuild(folder, f"{file}:longer")
 
 
@@ -88,10 +88,10 @@ def test_a_task_made_on_the_fly_has_to_be_named(tmp_path, toy, recipe):
         task_of(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "plan.json"])
+@pytest.mark.parametrize("name", ["model.safetensors", "blueprint.json"])
 def test_damaged_files_are_explained(trained, file, tmp_path, name):
     for path in trained[0].iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / name).write_text("damaged")
-    with pytest.raises(ArgumentError, match=r"is damaged|not a removal plan"):
+    with pytest.raises(ArgumentError, match="or is damaged"):
         rebuild(tmp_path, f"{file}:{trained[0].name}")

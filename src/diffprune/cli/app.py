@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from diffprune.cli.bench import EXAMPLES as BENCH, bench
+from diffprune.cli.compare import EXAMPLES as COMPARE, compare
 from diffprune.cli.demo import EXAMPLES as DEMO, demo
 from diffprune.cli.inspect import EXAMPLES as INSPECT, inspect
 from diffprune.cli.output import EXIT_CODES, examples
@@ -42,4 +44,6 @@ def main(
 app.command(epilog=DEMO)(demo)
 app.command(epilog=INSPECT)(inspect)
 app.command(epilog=TRAIN)(train)
+app.command(epilog=COMPARE)(compare)
+app.command(epilog=BENCH)(bench)
 app.command(epilog=REPRODUCE)(reproduce)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, final
 
 import torch
-from safetensors.torch import save_file
 from torch import nn
 from torch.optim import Optimizer
 
@@ -24,6 +23,7 @@ from diffprune.experiment import records
 from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import Epoch, Outcome, read_json, read_lines
 from diffprune.pruner import Pruner, Shrinkage
+from diffprune.saving import save_pruned
 
 
 @final
@@ -88,7 +88,7 @@ class Folder:
         """Write what is left of the model; the checkpoint is of no more use."""
         self._write_removals(pruner.history)
         (self.path / records.PLAN).write_text(pruner.plan.to_json(), encoding="utf-8")
-        save_file(model.state_dict(), self.path / records.WEIGHTS)
+        save_pruned(model, self.path)
         _write_json(self.path / records.SUMMARY, outcome.to_dict())
         self.checkpoint.unlink(missing_ok=True)
 

@@ -1,20 +1,23 @@
 """The models of a run, made again from its task; trains nothing."""
 
+import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Final
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from diffprune.errors import ArgumentError
-from diffprune.experiment import records
 from diffprune.experiment.load import load_task
 from diffprune.experiment.records import Run, read_run
 from diffprune.experiment.task import MakeTask, Task
 from diffprune.penalty import named_gates
-from diffprune.surgery import Plan, apply_plan
+from diffprune.pruner import Pruner
+from diffprune.saving import load_pruned
+
+_FEW: Final = 2
+"""Examples that a model is traced with."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,25 @@ def rebuild(folder: Path, task: str | None = None) -> Models:
     return Models(dense, _shrunk(folder, dense), inputs)
 
 
+def gated_model(folder: Path, task: str | None = None) -> nn.Module | None:
+    """Make the model of a run at full width, with its gates; None if it has none.
+
+    Args:
+        folder: Of the run.
+        task: Where its task is written, if not where the run says.
+    """
+    recipe = read_run(folder).recipe
+    if recipe.strength is None:
+        return None
+    with torch.random.fork_rng():
+        made = task_of(folder, task)(recipe)
+        inputs, _ = next(iter(made.test))
+    if not named_gates(made.model):
+        gates: dict[str, Any] = {"gate": lambda group: recipe.gate.make(group.size)}
+        Pruner(made.model, inputs[:_FEW], strength=recipe.strength, **gates)
+    return made.model.eval()
+
+
 def task_of(folder: Path, task: str | None = None) -> MakeTask:
     """Find the task of a run.
 
@@ -90,14 +112,10 @@ def _without_gates(model: nn.Module) -> nn.Module:
 
 def _shrunk(folder: Path, dense: nn.Module) -> nn.Module:
     try:
-        plan = Plan.from_json((folder / records.PLAN).read_text(encoding="utf-8"))
-        small = apply_plan(dense, plan)
-        small.load_state_dict(load_file(folder / records.WEIGHTS))
-    except (OSError, SafetensorError) as error:
+        return load_pruned(copy.deepcopy(dense), folder).eval()
+    except FileNotFoundError as error:
         raise ArgumentError(f"the run in `{folder}` is damaged: {error}") from error
-    except RuntimeError as error:
+    except ArgumentError as error:
         raise ArgumentError(
-            f"the weights in `{folder}` do not fit the model of its task, which must "
-            f"have changed since:\n{error}"
+            f"the network in `{folder}` does not fit its task, or is damaged.\n{error}"
         ) from error
-    return small.eval()
