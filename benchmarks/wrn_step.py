@@ -12,7 +12,7 @@ network is the plain one.
 import datetime as dt
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
+from diffprune.experiment.section42 import PRINTED, Widths
 from diffprune.experiment.unpruned import Unpruned
 from diffprune.gates import Gate
 from diffprune.penalty import parameter_groups
@@ -35,22 +36,6 @@ from ._timing import milliseconds, one_thread
 RECORD = Path(__file__).parent.parent / "results" / "wrn" / "step.json"
 BATCH, ROUNDS = 8, 5
 STRENGTH = 1e-5
-
-Widths = Sequence[Sequence[tuple[int, int]]]
-"""By group and block: hidden units, and those of the sum."""
-
-PRINTED: Mapping[str, Widths] = {
-    "low": (
-        ((133, 122), (148, 105), (137, 101), (106, 58)),
-        ((301, 255), (316, 248), (310, 240), (318, 214)),
-        ((618, 543), (624, 578), (620, 600), (615, 635)),
-    ),
-    "high": (
-        ((127, 120), (137, 112), (139, 102), (113, 61)),
-        ((286, 230), (296, 235), (289, 238), (304, 231)),
-        ((148, 180), (162, 165), (167, 143), (153, 169)),
-    ),
-}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,5 @@
 import pytest
-from benchmarks.wrn_step import PRINTED, full, measure, narrow, show
+from benchmarks.wrn_step import full, measure, narrow, show
 from rich.console import Console
 
 WIDTHS = (((9, 7),), ((20, 12),), ((30, 40),))
@@ -33,10 +33,3 @@ def test_the_table_puts_times_beside_multiply_adds(timings):
     text = console.export_text()
     assert f"{timings[1].macs / timings[0].macs:.1%}" in text
     assert "100.0%" in text
-
-
-@pytest.mark.parametrize("widths", PRINTED.values(), ids=PRINTED)
-def test_the_printed_widths_fit_the_network(widths):
-    assert [len(group) for group in widths] == [4, 4, 4]
-    for group, most in zip(widths, (160, 320, 640), strict=True):
-        assert all(0 < width <= most for block in group for width in block)

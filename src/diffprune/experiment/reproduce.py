@@ -1,12 +1,11 @@
-"""The paper's Table 1 next to our runs of it; trains nothing, draws no screen.
+"""The paper's experiments by name, and records of them; trains nothing.
 
 A *record* is a run folder without weights and without the open probability of every
 unit in every epoch: small enough to be kept for good.
 """
 
 import json
-import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -14,37 +13,54 @@ from typing import Final
 from rich.table import Table
 
 from diffprune.errors import ArgumentError
-from diffprune.experiment import records
-from diffprune.experiment.builtin import table1_sigmoid, table1_softmax
+from diffprune.experiment import records, wide
+from diffprune.experiment.builtin import (
+    MakeRecipe,
+    lenet5_mnist,
+    table1_sigmoid,
+    table1_sigmoid_kept,
+    table1_softmax,
+)
 from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import Run, read_run
-from diffprune.experiment.view import architecture, short
+from diffprune.experiment.section42 import section42
+from diffprune.experiment.table1 import TABLE1, table1
+from diffprune.experiment.task import MakeTask
+
+__all__ = [
+    "EXPERIMENTS", "TABLE1", "Experiment", "folder_name", "read_records", "table1",
+    "write_record",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
-    """A row of the paper: what it says, and how to get it."""
+class Experiment:
+    """A part of the paper, as it can be run again.
 
-    method: str
-    architecture: str
-    error: float
-    recipe: Callable[[int], Recipe]
+    Attributes:
+        task: What is trained.
+        recipes: With which numbers, by seed; what takes longest comes last.
+        table: All runs of it, next to what the paper says.
+    """
+
+    task: MakeTask
+    recipes: tuple[MakeRecipe, ...]
+    table: Callable[[Sequence[Run]], Table]
 
 
-TABLE1: Final = (
-    Row(
-        method="DiffPrune",
-        architecture="11-30-496-309",
-        error=0.6,
-        recipe=table1_softmax,
+EXPERIMENTS: Final[Mapping[str, Experiment]] = {
+    "lenet5": Experiment(
+        task=lenet5_mnist,
+        recipes=(table1_sigmoid, table1_softmax, table1_sigmoid_kept),
+        table=table1,
     ),
-    Row(
-        method="DiffPrune reg",
-        architecture="10-20-71-35",
-        error=1.0,
-        recipe=table1_sigmoid,
+    "wrn": Experiment(
+        task=wide.small_wrn_cifar10,
+        recipes=(wide.small_wrn_high, wide.small_wrn_low, wide.small_wrn_dense),
+        table=section42,
     ),
-)
+}
+"""By the name that `diffprune reproduce` and the folders of records have."""
 
 
 def folder_name(recipe: Recipe) -> str:
@@ -77,37 +93,7 @@ def read_records(folder: Path) -> list[Run]:
     if not found:
         raise ArgumentError(
             f"`{folder}` holds no records. Name another folder with `--results`, or "
-            "type `diffprune reproduce lenet5 --run` to make some; that takes hours."
+            f"type `diffprune reproduce {folder.name} --run` to make some; that takes "
+            "hours."
         )
     return found
-
-
-def table1(runs: Sequence[Run]) -> Table:
-    """Every run in the last epoch it has, under the paper's row."""
-    title = "LeNet-5 on MNIST: the paper's rows, and our last epochs"
-    table = Table(title=title, title_justify="left")
-    table.add_column("", no_wrap=True)
-    for heading in ("open gates", "connected", "error %", "MACs", "epochs"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in TABLE1:
-        table.add_row(row.method, row.architecture, "", f"{row.error}", "", "200")
-        ours = [run for run in runs if run.recipe.name == row.recipe(0).name]
-        for run in ours:
-            table.add_row(*_cells(run))
-        if len(ours) > 1:
-            mean = statistics.mean(run.epochs[-1].test_error for run in ours)
-            table.add_row("  mean", "", "", f"{mean:.2f}")
-        table.add_section()
-    return table
-
-
-def _cells(run: Run) -> tuple[str, ...]:
-    last, end = run.epochs[-1], run.outcome
-    return (
-        f"  seed {run.recipe.seed}",
-        architecture(last.raw),
-        architecture(last.effective if end is None else end.effective),
-        f"{last.test_error:.2f}",
-        short(last.macs if end is None else end.macs),
-        f"{last.number}" if end else f"{last.number}/{run.recipe.epochs}",
-    )

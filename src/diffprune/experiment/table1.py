@@ -1,0 +1,108 @@
+"""Table 1 of the paper next to our runs of it; trains nothing, reads no files."""
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rich.table import Table
+
+from diffprune.experiment.builtin import (
+    table1_sigmoid,
+    table1_sigmoid_kept,
+    table1_softmax,
+)
+from diffprune.experiment.recipe import Recipe
+from diffprune.experiment.records import Epoch, Run
+from diffprune.experiment.view import architecture, short
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row of the paper: what it says, and how to get it."""
+
+    method: str
+    architecture: str
+    error: float
+    recipe: Callable[[int], Recipe]
+
+
+TABLE1: Final = (
+    Row(
+        method="DiffPrune",
+        architecture="11-30-496-309",
+        error=0.6,
+        recipe=table1_softmax,
+    ),
+    Row(
+        method="DiffPrune reg",
+        architecture="10-20-71-35",
+        error=1.0,
+        recipe=table1_sigmoid,
+    ),
+)
+
+
+def table1(runs: Sequence[Run]) -> Table:
+    """Every run in the last epoch it has, under the paper's row.
+
+    Below, runs without live removal, and what the same seed with it had become in the
+    same epoch: as accurate, and smaller.
+    """
+    title = "LeNet-5 on MNIST: the paper's rows, and our last epochs"
+    caption = "s: seconds of that epoch on the processor, where they were recorded"
+    table = Table(
+        title=title, title_justify="left", caption=caption, caption_justify="left",
+        pad_edge=False,
+    )  # fmt: skip
+    table.add_column("", no_wrap=True)
+    for heading in ("open gates", "connected", "error %", "MACs", "epochs", "s"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in TABLE1:
+        table.add_row(row.method, row.architecture, "", f"{row.error}", "", "200")
+        for cells in _ours(_named(runs, row.recipe)):
+            table.add_row(*cells)
+        table.add_section()
+    for kept in _named(runs, table1_sigmoid_kept):
+        table.add_row("reg, all kept")
+        for cells in _beside(kept, _named(runs, table1_sigmoid)):
+            table.add_row(*cells)
+    return table
+
+
+def _named(runs: Sequence[Run], recipe: Callable[[int], Recipe]) -> list[Run]:
+    return [run for run in runs if run.recipe.name == recipe(0).name]
+
+
+def _ours(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
+    for run in runs:
+        end = run.outcome
+        yield _cells(run, run.epochs[-1], end.macs if end else run.epochs[-1].macs)
+    if len(runs) > 1:
+        mean = statistics.mean(run.epochs[-1].test_error for run in runs)
+        yield "  mean", "", "", f"{mean:.2f}"
+
+
+def _beside(kept: Run, removed: Sequence[Run]) -> Iterator[tuple[str, ...]]:
+    last = kept.epochs[-1]
+    yield _cells(kept, last, last.macs)
+    for run in removed:
+        same = [epoch for epoch in run.epochs if epoch.number == last.number]
+        if run.recipe.seed == kept.recipe.seed and same:
+            yield _cells(run, same[0], same[0].macs, "removed")
+
+
+def _cells(run: Run, epoch: Epoch, macs: int, note: str = "") -> tuple[str, ...]:
+    is_last = run.outcome is not None and epoch is run.epochs[-1]
+    effective = epoch.effective
+    if run.outcome is not None and is_last:
+        effective = run.outcome.effective
+    return (
+        f"  seed {run.recipe.seed} {note}".rstrip(),
+        architecture(epoch.raw),
+        architecture(effective),
+        f"{epoch.test_error:.2f}",
+        short(macs),
+        f"{epoch.number}" if is_last else f"{epoch.number}/{run.recipe.epochs}",
+        f"{epoch.processor_seconds:.0f}" if epoch.processor_seconds else "",
+    )

@@ -1,0 +1,54 @@
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from diffprune.experiment import read_run, train
+from diffprune.experiment.section42 import PRINTED, WHOLE, section42, wide_macs
+from diffprune.experiment.wide import small_wrn_dense, small_wrn_high
+
+
+@pytest.fixture(scope="module")
+def done(toy, recipe, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "toy"
+    train(toy, replace(recipe, epochs=1), out=out)
+    return read_run(out)
+
+
+def shown(runs):
+    console = Console(record=True, width=80)
+    console.print(section42(runs))
+    return console.export_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("kind", "macs"), [("low", 3.70e9), ("high", 2.18e9)], ids=["low", "high"]
+)
+def test_the_printed_widths_cost_what_they_were_found_to_cost(kind, macs):
+    assert wide_macs(PRINTED[kind]) == pytest.approx(macs, rel=2e-3)
+
+
+@pytest.mark.parametrize("widths", PRINTED.values(), ids=PRINTED)
+def test_the_printed_widths_fit_the_network(widths):
+    for group, whole in zip(widths, WHOLE, strict=True):
+        for block, most in zip(group, whole, strict=True):
+            assert all(0 < w <= m for w, m in zip(block, most, strict=True))
+
+
+def test_the_table_has_the_paper_above_and_ours_below(done):
+    (epoch,) = done.epochs
+    whole = replace(epoch, macs=1_000, processor_seconds=3.0, steps=10)
+    half = replace(whole, number=2, macs=400, test_error=12.5, processor_seconds=2.0)
+    dense = replace(done, recipe=small_wrn_dense(), epochs=(whole,), outcome=None)
+    high = replace(done, recipe=small_wrn_high(), epochs=(whole, half), outcome=None)
+    *_, ours = [line for line in shown([dense, high]) if "high" in line]
+    for text in ("12.50", "40.0%", "300, 200", "2/10"):
+        assert text in ours
+    paper, *_ = [line for line in shown([dense]) if "high" in line]
+    assert all(text in paper for text in ("4.5", "2.18G", "41.6%"))
+
+
+def test_without_the_original_there_is_no_share(done):
+    high = replace(done, recipe=small_wrn_high())
+    *_, ours = [line for line in shown([high]) if "high" in line]
+    assert "%" not in ours

@@ -1,0 +1,69 @@
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from diffprune.experiment import read_run, train
+from diffprune.experiment.builtin import (
+    table1_sigmoid,
+    table1_sigmoid_kept,
+    table1_softmax,
+)
+from diffprune.experiment.table1 import TABLE1, table1
+
+
+@pytest.fixture(scope="module")
+def done(toy, recipe, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "toy"
+    train(toy, replace(recipe, epochs=1), out=out)
+    return read_run(out)
+
+
+def shown(runs):
+    console = Console(record=True, width=80)
+    console.print(table1(runs))
+    return console.export_text().splitlines()
+
+
+def test_the_table_shows_ours_under_the_papers_row(done):
+    half = replace(done, recipe=table1_sigmoid(0), outcome=None)
+    runs = [replace(done, recipe=table1_sigmoid(7)), half]
+    lines = shown(runs)
+    (paper,) = [n for n, line in enumerate(lines) if "10-20-71-35" in line]
+    assert "seed 7" in lines[paper + 1]
+    assert "11-30-496-309" in "".join(lines)
+    assert "1/200" in lines[paper + 2]
+    assert f"{done.epochs[-1].test_error:.2f}" in lines[paper + 3]
+
+
+def test_the_recipes_are_those_of_the_paper():
+    assert [row.recipe for row in TABLE1] == [table1_softmax, table1_sigmoid]
+    softmax, sigmoid = table1_softmax(4), table1_sigmoid(4)
+    for recipe in (softmax, sigmoid):
+        assert (recipe.epochs, recipe.batch_size, recipe.lr) == (200, 100, 5e-4)
+        assert recipe.seed == 4
+    assert (softmax.gate.u, softmax.strength) == ("softmax", 0.0)
+    assert softmax.gate.make(3).log_noise_var.item() == pytest.approx(0)
+    assert sigmoid.gate.make(3).log_noise_var.item() == pytest.approx(-1.734, abs=1e-3)
+    assert list(sigmoid.strength.values()) == [1e-5, 1e-5, 2e-5, 2e-5]
+
+
+def test_what_keeps_its_units_stands_beside_what_lost_them(done):
+    (epoch,) = done.epochs
+    early = replace(epoch, number=1, test_error=7.5, macs=1_234_000)
+    late = replace(epoch, number=2, test_error=6.5)
+    removed = replace(done, recipe=table1_sigmoid(3), epochs=(early, late))
+    kept = replace(early, test_error=7.25, macs=2_293_000, processor_seconds=99.0)
+    whole = replace(done, recipe=table1_sigmoid_kept(3), epochs=(kept,), outcome=None)
+    other = replace(removed, recipe=table1_sigmoid(4))
+    lines = shown([removed, other, whole])
+    (title,) = [n for n, line in enumerate(lines) if "all kept" in line]
+    assert all(text in lines[title + 1] for text in ("7.25", "2.29M", "1/200", "99"))
+    assert all(text in lines[title + 2] for text in ("removed", "7.50", "1.23M"))
+    assert "seed" not in lines[title + 3]
+
+
+def test_a_run_that_keeps_its_units_differs_in_nothing_else():
+    kept = table1_sigmoid_kept(5)
+    same = replace(kept, name="lenet5-sigmoid", remove_every=100)
+    assert same == table1_sigmoid(5)
