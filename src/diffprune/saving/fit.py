@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
 
 from diffprune.errors import ArgumentError
+from diffprune.gates import Gate
 from diffprune.saving.blueprint import Blueprint, Size, is_inside, sizes_of
 
 
@@ -99,12 +101,26 @@ def _check_tensor(
 
 
 def slots(model: nn.Module) -> dict[str, Tensor | None]:
-    """All places for tensors, by name; a place may be empty."""
-    return {
+    """All places for tensors once gated weights are folded; a place may be empty."""
+    found = {
         f"{path}.{name}".lstrip("."): tensor
         for path, module in model.named_modules(remove_duplicate=False)
         for held in (module._parameters, module._buffers)  # noqa: SLF001 - None counts
         for name, tensor in held.items()
+    }
+    for path, chain in _gated_weights(model).items():
+        layer, _, weight = f".{path}".rpartition(".parametrizations.")
+        found = {n: t for n, t in found.items() if not is_inside(n, [path])}
+        found[f"{layer}.{weight}".lstrip(".")] = chain().detach()
+    return found
+
+
+def _gated_weights(model: nn.Module) -> dict[str, ParametrizationList]:
+    return {
+        path: chain
+        for path, chain in model.named_modules()
+        if isinstance(chain, ParametrizationList)
+        and any(isinstance(step, Gate) for step in chain)
     }
 
 

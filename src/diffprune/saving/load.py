@@ -1,6 +1,5 @@
 """Turn a fresh model into a saved one. Knows the folder through its readers only."""
 
-import copy
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,6 @@ from torch.optim import Optimizer
 from diffprune.errors import ArgumentError
 from diffprune.gates import fold_gates
 from diffprune.graph.trace import check_plain
-from diffprune.penalty import named_gates
 from diffprune.saving import files
 from diffprune.saving.blueprint import Blueprint, Size
 from diffprune.saving.fit import (
@@ -59,10 +57,9 @@ def load_pruned(
     source = Path(folder)
     text = files.read_text(source / files.BLUEPRINT)
     saved = _read(source, text)
-    plain = fold_gates(copy.deepcopy(model)) if named_gates(model) else model
-    modules = changed_modules(saved, plain)
-    sizes = changed_sizes(saved, plain, modules)
-    check_tensors(saved, plain, modules)
+    modules = changed_modules(saved, model)
+    sizes = changed_sizes(saved, model, modules)
+    check_tensors(saved, model, modules)
     if optimizer is None:
         _change_(model, saved, modules, sizes)
         return model
