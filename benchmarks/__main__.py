@@ -9,11 +9,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from . import gate_speed, graph_speed, lenet_step, pruner_speed
+from . import data_share, gate_speed, graph_speed, lenet_step, pruner_speed
 from ._records import write_record
 from ._timing import Measurement
 
 BENCHMARKS = {
+    "data_share": data_share,
     "gate_speed": gate_speed,
     "graph_speed": graph_speed,
     "lenet_step": lenet_step,
