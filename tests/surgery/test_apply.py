@@ -7,6 +7,7 @@ from torch import nn
 from diffprune.errors import ArgumentError
 from diffprune.surgery.apply import apply_plan, apply_plan_, select, shrink
 from diffprune.surgery.plan import Plan
+from diffprune.surgery.stub import Stub
 
 CUT = {
     "0.weight": {0: (0, 2)},
@@ -140,6 +141,16 @@ def test_buffers_stay_as_persistent_as_they_were(apply):
     assert (small.kept.tolist(), small.passing.tolist()) == ([1.0], [1.0])
 
 
+@pytest.mark.parametrize("apply", [apply_plan, apply_plan_])
+def test_a_module_is_replaced_under_all_its_names(apply):
+    model = nn.Sequential(nn.Linear(3, 3), nn.ModuleList([nn.Linear(3, 3)]))
+    model.alias = model[1][0]
+    small = apply(model, Plan({}, {}, {}, {"1.0": Stub()}))
+    small = model if apply is apply_plan_ else small
+    assert isinstance(small[1][0], nn.Threshold)
+    assert list(small.state_dict()) == ["0.weight", "0.bias"]
+
+
 def test_parametrized_layers_report_their_new_width():
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 5))
     rows = {0: (0, 2)}
@@ -163,6 +174,8 @@ def test_parametrized_layers_report_their_new_width():
         (Plan({}, CUT, {"training": 1}), "sets `training` to 1, .* has True"),
         (Plan({}, CUT, {"9.width": 3}), r"sets `9\.width` to 3"),
         (Plan({}, CUT, {"_parameters": 1}), "sets `_parameters` to 1"),
+        (Plan({}, {}, {}, {"9": Stub()}), "replaces `9`, which this model does not"),
+        (Plan({}, {}, {}, {"": Stub()}), "replaces ``, which this model does not"),
     ],
 )
 def test_a_plan_for_another_model_changes_nothing(model, apply, plan, message):

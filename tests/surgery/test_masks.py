@@ -5,7 +5,7 @@ from torch import nn
 
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.graph import find_groups
-from diffprune.surgery.masks import checked, widen
+from diffprune.surgery.masks import at_least_one, checked, widen
 
 BOOLEANS = st.lists(st.booleans(), min_size=1, max_size=20).map(torch.tensor)
 
@@ -74,7 +74,10 @@ def test_masks_given_are_left_as_they_are(groups):
         (torch.ones(12, dtype=torch.uint8), r"boolean vector.*torch\.uint8"),
         (torch.ones(1, 12, dtype=torch.bool), r"shape \(1, 12\)"),
         (torch.zeros(12, dtype=torch.bool), "keeps none of its 12 units"),
-        (torch.ones(12, dtype=torch.bool, device="meta"), r"is on meta, where nothing of the model is\. Make it on cpu\."),
+        (
+            torch.ones(12, dtype=torch.bool, device="meta"),
+            r"is on meta, where nothing of the model is\. Make it on cpu\.",
+        ),
         ([True] * 12, "got list, not a tensor"),
         (None, "got NoneType, not a tensor"),
     ],
@@ -97,6 +100,24 @@ def test_scores_without_a_mask_are_refused(groups):
 def test_scores_of_another_length_are_refused(groups):
     with pytest.raises(ArgumentError, match="scores for `0` must be a vector of 12"):
         checked(groups, {"0": first(3)}, scores={"0": torch.ones(11)})
+
+
+@pytest.mark.parametrize(
+    ("options", "width"), [({}, 0), ({"round_to": 8}, 0), ({"min_units": 2}, 2)]
+)
+def test_a_group_that_may_vanish_need_not(groups, options, width):
+    masks = checked(groups, {"0": first(0)}, may_vanish=True, **options)
+    assert masks["0"].sum() == width
+
+
+def test_one_unit_is_kept_where_there_would_be_none():
+    assert at_least_one(torch.zeros(3, dtype=torch.bool)).tolist() == [
+        True,
+        False,
+        False,
+    ]
+    mask = torch.tensor([False, True])
+    assert at_least_one(mask) is mask
 
 
 @pytest.mark.parametrize("name", ["round_to", "min_units"])

@@ -7,11 +7,13 @@ from torch import nn
 from diffprune.errors import ArgumentError
 from diffprune.graph import find_groups
 from diffprune.surgery.plan import Certificate, Plan, plan_removal
+from diffprune.surgery.stub import Stub
 
 PLAN = Plan(
     {"0": (0, 2)},
     {"0.weight": {0: (0, 2)}, "0.bias": {0: (0, 2)}, "2.weight": {1: (0, 2)}},
     {"heads": 2},
+    {"3": Stub((2, 2), -1), "4": Stub()},
     certificate=Certificate(1e-16, 2e-16, "float64"),
 )
 
@@ -40,6 +42,8 @@ def test_keeping_everything_plans_nothing(groups):
 def test_a_plan_prints_its_widths_and_certificate():
     assert str(PLAN).splitlines() == [
         "0: keep 2 units",
+        "3: zeros instead",
+        "4: zeros instead",
         "outputs differ by at most 1.0e-16 absolute, 2.0e-16 relative (float64)",
     ]
 
@@ -69,6 +73,28 @@ def test_then_refuses_a_plan_for_the_larger_model():
         PLAN.then(PLAN)
 
 
+def test_what_is_replaced_need_not_be_cut():
+    plan = PLAN.without({"2": Stub()})
+    assert plan.tensors == {k: PLAN.tensors[k] for k in ("0.weight", "0.bias")}
+    assert list(plan.stubs) == ["3", "4", "2"]
+    later = Plan({"0": ()}, {}, {}, {"0": Stub()})
+    both = PLAN.then(later)
+    assert (both.kept, list(both.tensors)) == ({"0": ()}, ["2.weight"])
+    assert list(both.stubs) == ["3", "4", "0"]
+
+
+def test_a_stub_takes_the_place_of_those_inside_it():
+    early = Plan({}, {}, {"block.heads": 2}, {"block.fc": Stub(), "blocks": Stub()})
+    plan = early.without({"block": Stub()})
+    assert (plan.attributes, list(plan.stubs)) == ({}, ["blocks", "block"])
+
+
+def test_plans_from_before_there_were_stubs_are_read():
+    data = json.loads(PLAN.to_json())
+    del data["stubs"]
+    assert Plan.from_json(json.dumps(data)).stubs == {}
+
+
 def changed(**fields):
     return json.dumps({**json.loads(PLAN.to_json()), **fields})
 
@@ -96,6 +122,13 @@ def changed(**fields):
         changed(attributes={"heads": "2"}),
         changed(attributes={"heads": -2}),
         changed(attributes={"heads": True}),
+        changed(stubs={"3": {}}),
+        changed(stubs={"3": {"strides": 2, "wider": 0}}),
+        changed(stubs={"3": {"strides": [0], "wider": 0}}),
+        changed(stubs={"3": {"strides": [-1], "wider": 0}}),
+        changed(stubs={"3": {"strides": [2, 2, 2, 2], "wider": 0}}),
+        changed(stubs={"3": {"strides": [], "wider": 0.5}}),
+        changed(stubs={"3": {"strides": [], "wider": 0, "evil": 1}}),
         changed(certificate={"max_absolute": 0.0}),
         changed(certificate={"max_absolute": [], "max_relative": 0, "dtype": ""}),
         changed(certificate={"evil": 1}),

@@ -123,7 +123,8 @@ class TrackedInt(int):
     """An integer that knows where it was read.
 
     Its one blind spot is a float on the left, as in `1.0 / n`: Python then asks the
-    float alone. What that could break is caught when a removal verifies itself.
+    float alone. What that could break is caught when a removal verifies itself, and
+    the error names the number.
 
     Args:
         value: Its value.

@@ -191,12 +191,9 @@ class _Run:
         return outputs
 
     def _describe(self, node: fx.Node) -> Call:
-        stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
-        op = re.sub(r"\.(default|Tensor|int|dim)$", "", str(node.target))
-        where = Where(op, stack[-1][0], _line(node.meta.get("stack_trace") or ""))
         shapes = tuple(tuple(result.shape) for result in _tensors(node.meta["val"]))
         solution = self.solution
-        return Call(where, shapes, solution.algebra, solution.facts, labels(node))
+        return Call(where(node), shapes, solution.algebra, solution.facts, labels(node))
 
     def _remember_token(self, node: fx.Node, value: object) -> None:
         name = token(node)
@@ -210,6 +207,13 @@ class _Run:
         for value in values:
             for axis in value.axes:
                 self.solution.algebra.freeze(axis, reason)
+
+
+def where(node: fx.Node) -> Where:
+    """Where in the user's code a node comes from."""
+    stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
+    op = re.sub(r"\.(default|Tensor|int|dim)$", "", str(node.target))
+    return Where(op, stack[-1][0], _line(node.meta.get("stack_trace") or ""))
 
 
 def functional_op(target: object) -> OpOverloadPacket | None:

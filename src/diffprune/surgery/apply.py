@@ -60,7 +60,7 @@ def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
             # Recurrent layers keep a second list of weights, which this updates too.
             setattr(owner, attribute, replaced[tensor])
     for path, stub in plan.stubs.items():
-        model.set_submodule(path, stub.build())
+        _replace_(model, model.get_submodule(path), stub.build())
     _refresh_(model, plan)
     return replaced
 
@@ -153,6 +153,12 @@ def _layers(plan: Plan) -> Iterator[str]:
         # `layer.parametrizations.weight.original0` belongs to `layer`.
         path = f".{name}".partition(".parametrizations.")[0]
         yield (path if path != f".{name}" else path.rpartition(".")[0]).lstrip(".")
+
+
+def _replace_(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    for path, module in list(model.named_modules(remove_duplicate=False)):
+        if module is old:
+            model.set_submodule(path, new)
 
 
 def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:

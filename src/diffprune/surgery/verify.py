@@ -23,6 +23,7 @@ from diffprune.surgery.compare import (
     tolerance,
 )
 from diffprune.surgery.locate import Layout, first_disagreement, record
+from diffprune.surgery.numbers import changed_number
 from diffprune.surgery.plan import Certificate
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -135,8 +136,10 @@ def _refuse(
     expected = record(trial.original, trial.inputs)
     actual = record(trial.small, trial.inputs)
     where = first_disagreement(expected, actual, kept, allowed)
+    number = changed_number(trial.original, trial.small, trial.inputs)
     raise RemovalError(
         f"the smaller model computes something else"
-        f"{f', first in `{where}`' if where else ''}: {certificate}. "
-        "Nothing was changed; leave the layer out with `freeze=[...]`."
+        f"{f', first in `{where}`' if where else ''}: {certificate}."
+        f"{f' A width enters the arithmetic: {number}.' if number else ''}"
+        "\nNothing was changed; leave the layer out with `freeze=[...]`."
     )
