@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
-from diffprune.experiment.builtin import lenet5_mnist, lenet5_mnist_validated
-from diffprune.report import figures, frames, proofs, snippets, words
+from diffprune.experiment.builtin import GATES, lenet5_mnist, lenet5_mnist_validated
+from diffprune.report import figures, frames, proofs, snippets, theme, words
 from diffprune.report.figures import Scene
 from diffprune.report.measure import Measured, measure as measure_networks
-from diffprune.report.networks import Network, dense_network, measured, network
+from diffprune.report.networks import Network, dense_network, network
 from diffprune.report.page import Page
-from diffprune.report.published import Published, lenet5_on_mnist
+from diffprune.report.published import LENET5, Published, lenet5_on_mnist
 from diffprune.report.sources import Source
 
 _MNIST: Final = {
@@ -23,17 +23,18 @@ def compose(sources: Sequence[Source], *, measure: bool) -> Page:
     """Everything that a report about these runs says."""
     seen = measure_networks(sources) if measure else Measured(note="Not measured.")
     gated = [source for source in sources if not source.is_dense] or list(sources)
-    dense, *networks = measured(
-        [dense_network(sources, seen.dense), *map(network, gated)], seen.seconds
-    )
-    published = lenet5_on_mnist() if any(map(_is_mnist, sources)) else ()
-    scene = _scene(sources, dense, networks, published, seen.steps)
+    is_mnist = all(map(_is_mnist, sources))
+    published = lenet5_on_mnist() if is_mnist else ()
+    before = seen.dense or (_lenet5() if is_mnist else None)
+    dense = dense_network(sources, before)
+    networks = [network(source, seen.seconds.get(source.name)) for source in gated]
+    scene = _scene(sources, dense, networks, published)
     smallest = min(networks, key=lambda n: n.macs or 0)
     chosen = gated[networks.index(smallest)]
     return Page(
         title=", ".join(n.name for n in networks),
         headline=words.headline(smallest, dense, len(networks)),
-        summary=words.asked_and_got(chosen, smallest, dense),
+        summary=f"{words.asked(chosen)} {words.got(smallest, dense)}",
         tiles=words.tiles(smallest, dense),
         comparison=words.comparison(dense, networks),
         clock=seen.note,
@@ -56,23 +57,22 @@ def _scene(
     dense: Network,
     networks: Sequence[Network],
     published: Sequence[Published],
-    steps: int | None,
 ) -> Scene:
     gated = [source for source in sources if not source.is_dense]
-    known = dict(dense.widths)
-    widths = frames.first_widths(gated) | known
-    at_start = "before" if known else "after the first epoch"
+    first = frames.first_widths(gated)
+    widths = {gate: dense.widths.get(gate, units) for gate, units in first.items()}
+    is_known = set(widths) <= set(dense.widths)
+    at_start = "before" if is_known else "after the first epoch"
     everyone = [dense, *networks] if dense.error is not None else networks
     return Scene(
-        runs=[source.name for source in sources],
-        dense=[source.name for source in sources if source.is_dense],
+        colors=_colors(sources),
         shown=gated[0].name if gated else None,
         widths=widths,
         at_start=at_start,
         last=max(source.last.number for source in sources),
-        is_per_step=steps is not None,
+        pace=frames.pace_title(sources),
         datasets={
-            "epochs": frames.epoch_rows(sources, steps),
+            "epochs": frames.epoch_rows(sources),
             "widths": frames.width_rows(gated, widths),
             "architecture": frames.architecture_rows(
                 networks, widths, at_start=at_start
@@ -80,6 +80,22 @@ def _scene(
             "gates": frames.gate_rows(gated),
             "front": frames.front_rows(everyone, published),
         },
+    )
+
+
+def _colors(sources: Sequence[Source]) -> dict[str, str]:
+    """Grey without gates; the others are told apart."""
+    hues = iter(theme.series(len(sources)))
+    return {s.name: theme.DENSE if s.is_dense else next(hues) for s in sources}
+
+
+def _lenet5() -> Network:
+    """What the literature's LeNet-5 is before training; for runs that do not say."""
+    return Network(
+        name="dense",
+        parameters=LENET5.parameters,
+        macs=LENET5.macs,
+        widths=dict(zip(GATES, LENET5, strict=True)),
     )
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from diffprune.experiment.records import Widths
 from diffprune.report import charts
+from diffprune.report.curves import Quantity, gate_heatmap, run_curves, width_curves
 from diffprune.report.frames import Row
 from diffprune.report.page import Figure
 from diffprune.report.words import Table, percent
@@ -19,23 +20,21 @@ class Scene:
     """What all plots of a report share.
 
     Attributes:
-        runs: All runs, by name.
-        dense: Those among them without gates.
+        colors: Of every run, by name.
         shown: The gated run that is shown first; None if there is none.
         widths: Units of every gate before anything was removed.
         at_start: What that moment is called.
         last: The last epoch of any run.
-        is_per_step: Whether seconds are those of a step, or of an epoch.
+        pace: What is plotted as the pace of training.
         datasets: Rows, by the names that plots call them.
     """
 
-    runs: Sequence[str]
-    dense: Sequence[str]
+    colors: Mapping[str, str]
     shown: str | None
     widths: Widths
     at_start: str
     last: int
-    is_per_step: bool
+    pace: str
     datasets: Mapping[str, Sequence[Row]]
 
 
@@ -64,12 +63,16 @@ def architecture(scene: Scene) -> Figure | None:
 
 def curves(scene: Scene) -> list[Figure]:
     """Error, widths, multiply-adds and pace, over epochs."""
-    pace = "Seconds per step" if scene.is_per_step else "Seconds per epoch"
-    shared = (scene.runs, scene.dense, scene.last)
+    rows = scene.datasets["epochs"]
+    # A logarithm tells 1 % from 2 % as well as 10 % from 20 %, but has no zero.
+    error_scale = "log" if all(row["test"] for row in rows) else "sqrt"
+    error = Quantity(
+        field="test", title="Test error, %", digits=".2f", axis="~g", scale=error_scale
+    )
     found = [
-        _curve(scene, "test", "Test error, %", charts.error_curves(*shared), ".2f"),
-        _curve(scene, "macs", "Multiply-adds", charts.mac_curves(*shared), ","),
-        _curve(scene, "seconds", pace, charts.pace_curves(*shared, title=pace), ".3g"),
+        _curve(scene, error),
+        _curve(scene, Quantity(field="macs", title="Multiply-adds", digits=",")),
+        _curve(scene, Quantity(field="pace", title=scene.pace, digits=".3~s")),
     ]
     if scene.shown is not None:
         found.insert(1, _widths(scene, scene.shown))
@@ -83,9 +86,13 @@ def gates(scene: Scene) -> list[Figure]:
         return []
     widest = sorted(scene.widths, key=lambda gate: -scene.widths[gate])[:MAX_GATES]
     chosen = [gate for gate in scene.widths if gate in widest]
-    return [
-        _gate(scene, scene.shown, gate, number) for number, gate in enumerate(chosen)
+    lowest = min(0.5, *(row["low"] for row in rows))
+    specs = [
+        gate_heatmap(gate, scene.shown, lowest=lowest, last=scene.last)
+        for gate in chosen
     ]
+    pairs = zip(chosen, specs, strict=True)
+    return [_gate(scene, *pair, number) for number, pair in enumerate(pairs)]
 
 
 def front(scene: Scene) -> list[Figure]:
@@ -126,29 +133,28 @@ def front(scene: Scene) -> list[Figure]:
     ]
 
 
-def _curve(
-    scene: Scene, field: str, title: str, spec: Mapping[str, Any], number: str
-) -> Figure:
-    rows = scene.datasets["epochs"]
-    ends = ", ".join(
-        f"{run} ends at {format([r for r in rows if r['run'] == run][-1][field], number)}"
-        for run in scene.runs
-    )
+def _curve(scene: Scene, quantity: Quantity) -> Figure:
+    rows, field, title = scene.datasets["epochs"], quantity.field, quantity.title
+    last = {row["run"]: row[field] for row in rows}
+    ends = ", ".join(f"{run} ends at {value:.3g}" for run, value in last.items())
     return Figure(
         name=f"curve-{field}",
         title=title,
         alt=f"{title} over {scene.last} epochs: {ends}.",
-        spec=spec,
-        table=_by_epoch(rows, "run", field, number),
+        spec=run_curves(quantity, scene.colors, scene.last),
+        table=_by_epoch(rows, field),
     )
 
 
 def _widths(scene: Scene, shown: str) -> Figure:
     return Figure(
         name="curve-widths",
-        title=f"Units left, of those {scene.at_start}",
-        alt=f"Share of units that every gate has left, over {scene.last} epochs.",
-        spec=charts.width_curves(list(scene.widths), shown, scene.last),
+        title="Units left",
+        alt=(
+            f"Share of the units {scene.at_start} that every gate has left, over "
+            f"{scene.last} epochs."
+        ),
+        spec=width_curves(list(scene.widths), shown, scene.last),
         table=Table(
             ("Epoch", "Run", "Gate", "Units", "Left"),
             tuple(
@@ -165,20 +171,20 @@ def _widths(scene: Scene, shown: str) -> Figure:
     )
 
 
-def _gate(scene: Scene, shown: str, gate: str, number: int) -> Figure:
+def _gate(scene: Scene, gate: str, spec: charts.Spec, number: int) -> Figure:
     rows = [row for row in scene.datasets["gates"] if row["gate"] == gate]
     return Figure(
         name=f"gate-{number}",
         title=gate,
         alt=f"Histograms of the open probabilities of {gate} over epochs.",
-        spec=charts.gate_heatmap(gate, shown, scene.last),
+        spec=spec,
         table=Table(
             ("Epoch", "Run", "Probability", "Units"),
             tuple(
                 (
                     str(row["epoch"]),
                     row["run"],
-                    f"{row['low']:.2f} to {row['high']:.2f}",
+                    f"{row['low']:.1%} to {row['high']:.1%}",
                     str(row["count"]),
                 )
                 for row in rows
@@ -187,12 +193,12 @@ def _gate(scene: Scene, shown: str, gate: str, number: int) -> Figure:
     )
 
 
-def _by_epoch(rows: Sequence[Row], by: str, field: str, number: str) -> Table:
-    """One row per epoch, one column per series."""
-    names = list(dict.fromkeys(row[by] for row in rows))
-    cells = {(row["epoch"], row[by]): format(row[field], number) for row in rows}
+def _by_epoch(rows: Sequence[Row], field: str) -> Table:
+    """One row per epoch, one column per run."""
+    runs = list(dict.fromkeys(row["run"] for row in rows))
+    cells = {(row["epoch"], row["run"]): f"{row[field]:.6g}" for row in rows}
     epochs = sorted({row["epoch"] for row in rows})
     return Table(
-        ("Epoch", *names),
-        tuple((str(e), *(cells.get((e, name), "") for name in names)) for e in epochs),
+        ("Epoch", *runs),
+        tuple((str(e), *(cells.get((e, run), "") for run in runs)) for e in epochs),
     )

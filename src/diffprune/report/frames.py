@@ -3,30 +3,25 @@
 A *row* is a flat mapping, ready for JSON.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from diffprune.experiment.records import Epoch, Widths
 from diffprune.experiment.view import architecture, short
-from diffprune.recipes.counting import Widths as LeNetWidths
 from diffprune.report.networks import Network
 from diffprune.report.published import EVIDENCE, Published
 from diffprune.report.sources import Source
 
 Row = Mapping[str, Any]
-BINS: Final = 20
+BINS: Final = 40
 """Of a histogram of open probabilities."""
 MAX_COLUMNS: Final = 60
 """Epochs that the histograms of one run show at most."""
 
 
-def epoch_rows(sources: Iterable[Source], steps: int | None) -> list[Row]:
-    """One row per run and epoch: errors, costs, pace.
-
-    Args:
-        sources: The runs.
-        steps: In an epoch, if known; seconds are then those of a step.
-    """
+def epoch_rows(sources: Sequence[Source]) -> list[Row]:
+    """One row per run and epoch: errors, costs, pace in the words of `pace_title`."""
+    pace = _pace(sources)
     return [
         {
             "run": source.name,
@@ -36,12 +31,17 @@ def epoch_rows(sources: Iterable[Source], steps: int | None) -> list[Row]:
             "validation": epoch.validation_error,
             "parameters": epoch.parameters,
             "macs": epoch.macs,
-            "seconds": epoch.seconds / (steps or 1),
+            "pace": pace.seconds(epoch),
             "says": _says(source.name, epoch),
         }
         for source in sources
         for epoch in source.run.epochs
     ]
+
+
+def pace_title(sources: Sequence[Source]) -> str:
+    """What the seconds of `epoch_rows` are."""
+    return _pace(sources).title
 
 
 def width_rows(sources: Iterable[Source], dense: Widths) -> list[Row]:
@@ -65,8 +65,8 @@ def architecture_rows(
 ) -> list[Row]:
     """Two rows per network and gate, before and after, as bars around a middle.
 
-    A bar is as long as the square root of its units, so that 20 filters and 800 features
-    can be seen in one picture.
+    A bar is as long as the square root of its units, so that 20 filters and 800
+    features can be seen in one picture.
     """
     return [
         {
@@ -101,11 +101,16 @@ def first_widths(sources: Iterable[Source]) -> dict[str, int]:
 def front_rows(
     networks: Iterable[Network], published: Iterable[Published]
 ) -> list[Row]:
-    """One row per network, ours and others', for error against cost."""
+    """One row per network, ours and others', for error against cost.
+
+    `best_macs` and `best_parameters` say whether no other network of its group is
+    cheaper without erring more.
+    """
     ours = [
         {
             "name": network.name,
             "kind": "your runs",
+            "group": "ours",
             "error": network.error,
             "macs": network.macs,
             "parameters": network.parameters,
@@ -115,29 +120,61 @@ def front_rows(
         for network in networks
         if network.error is not None
     ]
-    return [*ours, *map(_published_row, published)]
+    return [*_with_best(ours), *_with_best([_published_row(row) for row in published])]
 
 
 def _published_row(row: Published) -> Row:
-    widths: LeNetWidths = row.widths
     is_paper = row.method.startswith("DiffPrune")
     return {
         "name": row.method,
         "kind": "the paper" if is_paper else "others, published",
+        "group": "published",
         "error": row.error,
-        "macs": widths.macs,
-        "parameters": widths.parameters,
-        "architecture": str(widths),
+        "macs": row.widths.macs,
+        "parameters": row.widths.parameters,
+        "architecture": str(row.widths),
         "source": f"{row.source} ({EVIDENCE[row.evidence]})",
     }
 
 
+def _with_best(group: Sequence[Row]) -> list[Row]:
+    return [
+        {
+            **row,
+            "best_macs": _is_best(row, group, "macs"),
+            "best_parameters": _is_best(row, group, "parameters"),
+        }
+        for row in group
+    ]
+
+
+def _is_best(row: Row, group: Iterable[Row], cost: str) -> bool:
+    at = row[cost], row["error"]
+    others = ((other[cost], other["error"]) for other in group)
+    return not any(o != at and o[0] <= at[0] and o[1] <= at[1] for o in others)
+
+
+class _Pace(NamedTuple):
+    title: str
+    seconds: Callable[[Epoch], float]
+
+
+def _pace(sources: Sequence[Source]) -> _Pace:
+    """The best measure of speed that all runs have on record.
+
+    Processor time tells more than the clock on the wall, where a machine is shared.
+    """
+    epochs = [epoch for source in sources for epoch in source.run.epochs]
+    if not all(epoch.steps for epoch in epochs):
+        return _Pace("Seconds per epoch", lambda e: e.seconds)
+    if not all(epoch.processor_seconds for epoch in epochs):
+        return _Pace("Seconds per step", lambda e: e.seconds / e.steps)
+    return _Pace("Processor seconds per step", lambda e: e.processor_seconds / e.steps)
+
+
 def _says(name: str, epoch: Epoch) -> str:
     widths = f"{architecture(epoch.effective)}, " if epoch.effective else ""
-    return (
-        f"{name}: {epoch.test_error:.2f} % error, {widths}{short(epoch.macs)} MACs, "
-        f"{epoch.seconds:.3g} s per epoch"
-    )
+    return f"{name}: {epoch.test_error:.2f} % error, {widths}{short(epoch.macs)} MACs"
 
 
 def _histograms(source: Source) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import safetensors.torch
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from diffprune.errors import DiffpruneError
 from diffprune.experiment.rebuild import rebuild, task_of
+from diffprune.penalty import named_gates
 from diffprune.pruner import Pruner
 from diffprune.report.networks import Network
 from diffprune.report.sources import Source
@@ -25,6 +26,7 @@ _WARM_UP: Final = 3
 _NUM_EXAMPLES: Final = 2
 _SHORTEST_ROUND: Final = 2e-3
 """Shorter ones say more about the clock than about the network."""
+_LATER: Final = "Latency is measured once a run is finished."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,66 +35,76 @@ class Measured:
 
     Attributes:
         dense: The first run's network before training; None if it cannot be made.
-        steps: In an epoch of that run.
-        seconds: A forward pass for one example, by name of the network.
+        seconds: Of a forward pass of what runs have left, for one example, by run.
         note: How the seconds were measured, or why they were not.
     """
 
     note: str
     dense: Network | None = None
-    steps: int | None = None
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def measure(sources: Sequence[Source]) -> Measured:
-    """Rebuild the networks of gated runs and hold a clock to those that are finished."""
-    gated = [source for source in sources if not source.is_dense]
-    if not any(source.run.task for source in gated):
-        return Measured(note="Not measured: no run says where its task is written.")
+    """Make the networks of gated runs again, and time those that are finished."""
+    known = [s for s in sources if s.run.task and not s.is_dense]
+    if not known:
+        return Measured(note="Latency: no run says where its task is written.")
+    dense: Network | None = None
     try:
-        dense, steps = _before(gated[0])
-        seconds = _latencies(gated)
+        dense = _before(known[0])
+        finished = [source for source in known if source.run.outcome]
+        return (
+            _timed(dense, finished) if finished else Measured(note=_LATER, dense=dense)
+        )
     except (DiffpruneError, OSError) as error:
-        return Measured(note=f"Not measured: {error}")
-    return Measured(note=_how(seconds), dense=dense, steps=steps, seconds=seconds)
+        reason = str(error).partition("\n")[0]
+        return Measured(note=f"Latency was not measured: {reason}", dense=dense)
 
 
-def latencies(models: Mapping[str, nn.Module], inputs: Tensor) -> dict[str, float]:
+def latencies(models: Sequence[nn.Module], inputs: Tensor) -> list[float]:
     """Median seconds of a forward pass; the models take turns, so none is favoured."""
-    calls = {name: _call(model.eval(), inputs) for name, model in models.items()}
-    repeats = {name: _repeats(call) for name, call in calls.items()}
-    rounds = [
-        {name: _time(call, repeats[name]) for name, call in calls.items()}
-        for _ in range(ROUNDS)
-    ]
-    return {name: statistics.median(r[name] for r in rounds) for name in calls}
+    calls = [_call(model.eval(), inputs) for model in models]
+    repeats = [_repeats(call) for call in calls]
+    rounds = [list(map(_time, calls, repeats)) for _ in range(ROUNDS)]
+    return [statistics.median(times) for times in zip(*rounds, strict=True)]
 
 
-def _before(source: Source) -> tuple[Network, int]:
-    """A run's network as it was made, and the steps of an epoch."""
+def _before(source: Source) -> Network:
+    """A run's network as it was made."""
     with torch.random.fork_rng():
         task = task_of(source.folder)(source.run.recipe)
-    weights = {n: t for n, t in task.model.state_dict().items() if "gate" not in n}
-    inputs, _ = next(iter(task.test))
-    start = Pruner(task.model, inputs[:_NUM_EXAMPLES], strength=0.0).dense
-    network = Network(
+        inputs, _ = next(iter(task.test))
+    file_size = len(safetensors.torch.save(_weights(task.model)))
+    examples = inputs[:_NUM_EXAMPLES]
+    start = Pruner(task.model, examples, strength=0.0).dense
+    return Network(
         name="dense",
         parameters=start.parameters,
-        macs=start.macs // len(inputs[:_NUM_EXAMPLES]),
-        file_size=len(safetensors.torch.save(weights)),
+        macs=start.macs // len(examples),
+        file_size=file_size,
         widths=start.units,
     )
-    return network, len(task.train)
 
 
-def _latencies(sources: Sequence[Source]) -> dict[str, float]:
-    finished = [source for source in sources if source.run.outcome and source.run.task]
-    if not finished:
-        return {}
-    rebuilt = {source.name: rebuild(source.folder) for source in finished}
-    first = rebuilt[finished[0].name]
-    small = {name: models.small for name, models in rebuilt.items()}
-    return latencies({"dense": first.dense, **small}, first.inputs[:1])
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """What a model would save if it had no gates."""
+    gates = tuple(f"{name}." for name in named_gates(model))
+    state = model.state_dict().items()
+    return {name: tensor for name, tensor in state if not name.startswith(gates)}
+
+
+def _timed(dense: Network, finished: Sequence[Source]) -> Measured:
+    rebuilt = [rebuild(source.folder) for source in finished]
+    models = [rebuilt[0].dense, *(models.small for models in rebuilt)]
+    first, *others = latencies(models, rebuilt[0].inputs[:1])
+    return Measured(
+        note=(
+            f"Latency: one example, median of {ROUNDS} rounds in turn, threads: "
+            f"{torch.get_num_threads()}, {platform.system()} {platform.machine()}."
+        ),
+        dense=replace(dense, seconds=first),
+        seconds=dict(zip((source.name for source in finished), others, strict=True)),
+    )
 
 
 def _call(model: nn.Module, inputs: Tensor) -> Callable[[], object]:
@@ -113,12 +125,3 @@ def _time(call: Callable[[], object], repeats: int) -> float:
     for _ in range(repeats):
         call()
     return (time.perf_counter() - start) / repeats
-
-
-def _how(seconds: Mapping[str, float]) -> str:
-    if not seconds:
-        return "Latency is measured once a run is finished."
-    return (
-        f"Latency: one example, median of {ROUNDS} rounds in turn, "
-        f"{torch.get_num_threads()} threads, {platform.system()} {platform.machine()}."
-    )

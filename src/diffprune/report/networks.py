@@ -1,6 +1,6 @@
-"""What networks cost and how often they err, side by side; knows no files and no HTML."""
+"""What networks cost and how often they err, side by side; knows no HTML."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from diffprune.experiment.records import WEIGHTS, Widths
@@ -30,8 +30,8 @@ class Network:
     widths: Widths = field(default_factory=dict[str, int])
 
 
-def network(source: Source) -> Network:
-    """What a run has come to, as far as its records say."""
+def network(source: Source, seconds: float | None) -> Network:
+    """What a run has come to, by its records and by the clock."""
     end, last = source.run.outcome, source.last
     weights = source.folder / WEIGHTS
     return Network(
@@ -39,6 +39,7 @@ def network(source: Source) -> Network:
         error=last.test_error if end is None else end.test_error,
         parameters=last.parameters if end is None else end.parameters,
         macs=last.macs if end is None else end.macs,
+        seconds=seconds,
         file_size=weights.stat().st_size if weights.exists() else None,
         widths=last.effective if end is None else end.effective,
     )
@@ -49,16 +50,9 @@ def dense_network(sources: Sequence[Source], rebuilt: Network | None) -> Network
 
     A rebuilt network was never trained, so it has costs but no error.
     """
-    trained = next((network(s) for s in sources if s.is_dense), None)
+    trained = next((network(s, None) for s in sources if s.is_dense), None)
     known = [found for found in (trained, rebuilt) if found is not None]
     return _merged(Network(name="dense"), *known)
-
-
-def measured(
-    networks: Sequence[Network], seconds: Mapping[str, float]
-) -> list[Network]:
-    """The same networks, with what the clock says of those it was held to."""
-    return [replace(n, seconds=seconds.get(n.name, n.seconds)) for n in networks]
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:

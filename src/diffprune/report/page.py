@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 import vl_convert
 from jinja2 import Environment, StrictUndefined
@@ -11,7 +11,10 @@ from markupsafe import Markup
 
 from diffprune.report import theme
 from diffprune.report.frames import Row
-from diffprune.report.words import Table, Tile
+from diffprune.report.words import Comparison, Table, Tile
+
+_VEGA: Final = "window.vegaEmbed = vegaEmbed;"
+"""All that the page needs of the bundle that draws plots."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +61,7 @@ class Page:
     headline: str
     summary: str
     tiles: Sequence[Tile]
-    comparison: Table
+    comparison: Comparison
     clock: str
     runs: Sequence[str]
     architecture: Figure | None
@@ -82,14 +85,18 @@ class Page:
 def render(page: Page) -> str:
     """Write the page as one HTML document that needs nothing else."""
     environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_unbroken,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     template = environment.from_string(_read("template.html"))
     return template.render(
         page=page,
         style=Markup(_read("style.css")),  # noqa: S704 - our own file
         script=Markup(_read("script.js")),  # noqa: S704 - our own file
-        vega=Markup(vl_convert.javascript_bundle()),  # noqa: S704 - a library
+        vega=Markup(vl_convert.javascript_bundle(_VEGA)),  # noqa: S704 - a library
         data={
             "charts": {figure.name: figure.spec for figure in page.figures},
             "config": theme.CONFIG,
@@ -98,5 +105,12 @@ def render(page: Page) -> str:
     )
 
 
+def _unbroken(content: object) -> object:
+    """Text in which no line ends between a number and its percent sign."""
+    if isinstance(content, Markup) or not isinstance(content, str):
+        return content
+    return content.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
 def _read(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return files("diffprune.report").joinpath(name).read_text(encoding="utf-8")

@@ -10,6 +10,9 @@ from typing import Final, Literal
 
 from diffprune.recipes.counting import Widths
 
+LENET5: Final = Widths(20, 50, 800, 500)
+"""The network that all of them started from."""
+
 EVIDENCE: Final = {
     "printed": "as printed",
     "figure": "read off a figure",
@@ -45,7 +48,9 @@ def lenet5_on_mnist() -> tuple[Published, ...]:
         >>> print(paper.method, paper.widths, paper.error, paper.widths.macs)
         DiffPrune reg 10-20-71-35 1.0 466835
     """
-    text = files(__package__).joinpath("published.json").read_text(encoding="utf-8")
+    text = (
+        files("diffprune.report").joinpath("published.json").read_text(encoding="utf-8")
+    )
     return tuple(
         Published(
             method=row["method"],

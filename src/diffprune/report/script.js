@@ -22,7 +22,7 @@ function chooseEpoch(epoch) {
 function draw(element) {
   const spec = { ...charts[element.dataset.chart], datasets };
   const names = new Set((spec.params || []).map((param) => param.name));
-  return vegaEmbed(element, spec, { config, renderer: "svg", actions: false }).then(({ view }) => {
+  return vegaEmbed(element, spec, { config, mode: "vega-lite", renderer: "svg", actions: false }).then(({ view }) => {
     views.push({ view, names });
     if (names.has("hover")) {
       view.addSignalListener("hover", (_, chosen) => {

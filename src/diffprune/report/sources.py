@@ -54,7 +54,7 @@ def _read_begun(folder: Path) -> Run:
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """Folder names; with those of their parents, and then numbers, until they differ."""
+    """Folder names; with their parents', and then with numbers, until they differ."""
     names = [folder.name for folder in folders]
     if len(set(names)) < len(names):
         names = [f"{folder.parent.name}/{folder.name}" for folder in folders]

@@ -1,23 +1,30 @@
 """How plots look: fonts, lines, and colours that follow the page; knows no data.
 
 Colours are CSS variables, which `style.css` sets for light, dark and paper. The series
-follow Okabe and Ito: told apart by people who do not see all colours.
+follow Okabe and Ito: told apart also by people who do not see all colours.
 """
 
 from typing import Any, Final
 
-ACCENT: Final = "var(--series-1)"
 INK: Final = "var(--ink)"
 MUTED: Final = "var(--muted)"
 FAINT: Final = "var(--faint)"
 PAPER: Final = "var(--paper)"
 DENSE: Final = "var(--dense)"
 SERIES: Final = tuple(f"var(--series-{number})" for number in range(1, 7))
+ACCENT: Final = SERIES[0]
+
+NAMES: Final[dict[str, Any]] = {
+    "labelColor": INK,
+    "labelFontSize": 13,
+    "labelLimit": 160,
+    "grid": False,
+}
+"""An axis of names."""
 
 CONFIG: Final[dict[str, Any]] = {
     "background": "transparent",
     "font": "system-ui, sans-serif",
-    "padding": 2,
     "view": {"stroke": None},
     "axis": {
         "domain": False,
@@ -36,18 +43,22 @@ CONFIG: Final[dict[str, Any]] = {
         "orient": "top",
         "labelColor": INK,
         "labelFontSize": 12,
-        "labelLimit": 240,
+        "labelLimit": 200,
         "title": None,
-        "symbolStrokeWidth": 2.5,
+        "columns": 4,
         "columnPadding": 16,
         "padding": 0,
         "offset": 12,
     },
-    "line": {"strokeWidth": 2, "interpolate": "monotone"},
+    "line": {"strokeWidth": 2},
     "text": {"fill": INK, "fontSize": 12},
 }
 
 
+DECADES: Final = [step * 10.0**power for power in range(-2, 13) for step in (1, 2, 5)]
+"""Where a logarithmic axis has its ticks, as far as it has these numbers."""
+
+
 def series(count: int) -> list[str]:
-    """So many colours; the last ones repeat if there are not enough."""
+    """So many colours; they repeat if there are not enough."""
     return [SERIES[index % len(SERIES)] for index in range(count)]

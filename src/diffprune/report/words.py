@@ -1,15 +1,15 @@
 """Numbers as sentences and cells; knows neither HTML nor plots."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Any, NamedTuple
 
+from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.view import architecture, short
 from diffprune.report.networks import Network, ratio
 from diffprune.report.sources import Source
 
 UNKNOWN = "not recorded"
-UNMEASURED = "not measured"
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,21 @@ class Table:
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+class Cell(NamedTuple):
+    """A number, and what it is of the first one in its row."""
+
+    value: str
+    share: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Networks side by side: their names, and by title a cell for each of them."""
+
+    names: tuple[str, ...]
+    rows: Mapping[str, tuple[Cell, ...]]
 
 
 @dataclass(frozen=True)
@@ -36,26 +51,31 @@ def headline(smallest: Network, dense: Network, count: int) -> str:
         dense: What it was before.
         count: Of the networks it was chosen from.
     """
-    macs = ratio(smallest.macs, dense.macs)
-    which = "" if count == 1 else f"{smallest.name}, the smallest of {count}: "
-    if macs is None:
-        return f"{which}{short(smallest.macs or 0)} multiply-adds are left."
-    return f"{which}{percent(macs)} of the multiply-adds are left."
+    left = ratio(smallest.macs, dense.macs)
+    macs = f"{short(smallest.macs or 0)}" if left is None else f"{percent(left)} of the"
+    which = "" if count == 1 else f"{smallest.name}, best of {count}: "
+    text = f"{which}{_errors(smallest, dense)} with {macs} multiply-adds."
+    return text if which else text[0].upper() + text[1:]
 
 
-def asked_and_got(source: Source, small: Network, dense: Network) -> str:
-    """What was asked for and what came out, in a sentence or two."""
-    recipe = source.run.recipe
-    progress = "" if source.run.outcome else f" (epoch {source.last.number} so far)"
-    before = (
-        "" if dense.error is None else f"; the dense one errs on {dense.error:.2f} %"
-    )
-    parameters = ratio(small.parameters, dense.parameters)
-    share = "" if parameters is None else f", {percent(parameters)} of what there was"
+def asked(source: Source) -> str:
+    """What a run was asked for, and how far it is."""
+    recipe, outcome = source.run.recipe, source.run.outcome
+    so_far = "" if outcome else f", {source.last.number} so far"
     return (
-        f"Asked for: {recipe.gate.u} gates {_pushed(recipe.strength)} over "
-        f"{recipe.epochs} epochs{progress}, seed {recipe.seed}. What came out has "
-        f"{small.parameters:,} parameters{share}, and errs on "
+        f"Asked for: {_gates(recipe)}, {recipe.epochs} epochs{so_far}, "
+        f"seed {recipe.seed}."
+    )
+
+
+def got(small: Network, dense: Network) -> str:
+    """What came out, next to what there was, as far as either is known."""
+    left = ratio(small.parameters, dense.parameters)
+    share = "" if left is None else f", {percent(left)} of what there was"
+    trained = dense.error is not None
+    before = f"; the dense one errs on {dense.error:.2f} %" if trained else ""
+    return (
+        f"What came out has {small.parameters:,} parameters{share}, and errs on "
         f"{small.error or 0:.2f} % of the test set{before}."
     )
 
@@ -72,20 +92,24 @@ def tiles(small: Network, dense: Network) -> tuple[Tile, ...]:
     return (*times, error)
 
 
-def comparison(dense: Network, networks: Sequence[Network]) -> Table:
-    """All networks side by side; each number with what it is of the dense one."""
-    everyone = [dense, *networks]
-    cell = partial(_cell, dense=dense)
-    return Table(
-        ("", *(network.name for network in everyone)),
-        (
-            ("Test error", *(_error(n.error) for n in everyone)),
-            ("Parameters", *(cell(n, "parameters", UNKNOWN) for n in everyone)),
-            ("Multiply-adds", *(cell(n, "macs", UNKNOWN) for n in everyone)),
-            ("Latency", *(cell(n, "seconds", UNMEASURED) for n in everyone)),
-            ("File size", *(cell(n, "file_size", UNKNOWN) for n in everyone)),
-            ("Units", *(architecture(n.widths) or "–" for n in everyone)),
-        ),
+def comparison(dense: Network, networks: Sequence[Network]) -> Comparison:
+    """All networks side by side."""
+    everyone = (dense, *networks)
+    rows = {
+        "Test error": [_cell(n.error, None, "{:.2f} %".format) for n in everyone],
+        "Parameters": [
+            _cell(n.parameters, dense.parameters, "{:,}".format) for n in everyone
+        ],
+        "Multiply-adds": [_cell(n.macs, dense.macs, "{:,}".format) for n in everyone],
+        "Latency": [
+            _cell(n.seconds, dense.seconds, duration, "not measured") for n in everyone
+        ],
+        "File size": [_cell(n.file_size, dense.file_size, size) for n in everyone],
+        "Units": [Cell(architecture(n.widths) or UNKNOWN) for n in everyone],
+    }
+    return Comparison(
+        tuple(network.name for network in everyone),
+        {title: tuple(cells) for title, cells in rows.items()},
     )
 
 
@@ -126,27 +150,37 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} µs"
 
 
-def _pushed(strength: object) -> str:
-    if isinstance(strength, float | int):
-        return f"with strength {strength:g}"
-    return "with a strength for each gate"
+def _errors(small: Network, dense: Network) -> str:
+    error = f"{small.error or 0:.2f} %"
+    if dense.error is None:
+        return f"{error} test error"
+    if error == f"{dense.error:.2f} %":
+        return "the same test error"
+    return f"{error} test error (dense {dense.error:.2f} %)"
 
 
-def _error(error: float | None) -> str:
-    return UNKNOWN if error is None else f"{error:.2f} %"
+def _gates(recipe: Recipe) -> str:
+    if recipe.strength is None:
+        return "no gates"
+    if isinstance(recipe.strength, Mapping):
+        return f"{recipe.gate.u} gates with a strength for each"
+    return f"{recipe.gate.u} gates with strength {recipe.strength:g}"
 
 
-def _cell(network: Network, field: str, missing: str, *, dense: Network) -> str:
-    value, whole = vars(network)[field], vars(dense)[field]
+def _cell(
+    value: float | None,
+    whole: float | None,
+    write: Callable[[Any], str],
+    missing: str = UNKNOWN,
+) -> Cell:
     if value is None:
-        return missing
-    text = {"seconds": duration, "file_size": size}.get(field, "{:,}".format)(value)
-    left = ratio(value, whole)
-    return text if network is dense or left is None else f"{text} · {percent(left)}"
+        return Cell(missing)
+    return Cell(write(value), percent(value / whole) if whole else "")
 
 
 def _times(factor: float) -> str:
-    return f"{factor:.0f}×" if factor >= 10 else f"{factor:.1f}×"
+    number = f"{factor:.0f}" if factor >= 10 else f"{factor:.1f}"
+    return f"{number}\N{MULTIPLICATION SIGN}"
 
 
 def front_note(*, published: bool) -> str:
@@ -165,5 +199,5 @@ def made_with(source: Source) -> str:
     return (
         f"diffprune {environment.get('diffprune')}, torch {environment.get('torch')}, "
         f"Python {environment.get('python')}, {environment.get('machine')}, "
-        f"{environment.get('threads')} threads, {environment.get('date')}."
+        f"threads: {environment.get('threads')}, {environment.get('date')}."
     )

@@ -2,9 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
+
 from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.report.sources import read_sources
+
+_PACKAGES: Final = ("altair", "jinja2", "vl_convert")
 
 
 def write_report(
@@ -42,12 +47,13 @@ def write_report(
 
 
 def _html(folders: Sequence[Path], *, measure: bool) -> str:
-    try:
-        from diffprune.report.compose import compose  # noqa: PLC0415 - optional parts
-        from diffprune.report.page import render  # noqa: PLC0415
-    except ImportError as error:
-        raise MissingPackageError(
-            f"a report is drawn with {error.name}, which is not installed.\n"
-            "Install it with `pip install 'diffprune[report]'`."
-        ) from error
+    for package in _PACKAGES:
+        if find_spec(package) is None:
+            raise MissingPackageError(
+                f"a report is drawn with {package}, which is not installed.\n"
+                "Install it with `pip install 'diffprune[report]'`."
+            )
+    from diffprune.report.compose import compose  # noqa: PLC0415 - needs the packages
+    from diffprune.report.page import render  # noqa: PLC0415
+
     return render(compose(read_sources(folders), measure=measure))

@@ -1,0 +1,88 @@
+import pytest
+
+from diffprune.report import frames
+from diffprune.report.networks import Network
+from diffprune.report.published import lenet5_on_mnist
+from diffprune.report.sources import read_sources
+
+
+@pytest.fixture
+def sources(make_run):
+    return read_sources([make_run("full", gates={}), make_run("small")])
+
+
+def test_there_is_a_row_for_every_epoch(sources):
+    rows = frames.epoch_rows(sources)
+    assert [(row["run"], row["epoch"]) for row in rows] == [
+        (run, epoch) for run in ("full", "small") for epoch in (1, 2, 3, 4)
+    ]
+    assert rows[-1]["says"] == "small: 4.00 % error, 4-10-100, 500k MACs"
+
+
+def test_pace_is_processor_time_per_step(sources):
+    assert frames.pace_title(sources) == "Processor seconds per step"
+    assert frames.epoch_rows(sources)[1]["pace"] == pytest.approx(1.25 / 30)
+
+
+def test_old_records_know_no_steps(make_run):
+    folder = make_run("old")
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace('"steps": 30', '"steps": 0'))
+    sources = read_sources([folder])
+    assert frames.pace_title(sources) == "Seconds per epoch"
+    assert frames.epoch_rows(sources)[1]["pace"] == 1.5
+
+
+def test_widths_are_shares_of_what_there_was(sources):
+    rows = frames.width_rows(sources[1:], {"conv1": 20, "conv2": 50, "fc1": 500})
+    last = {row["gate"]: (row["units"], row["share"]) for row in rows[-3:]}
+    assert last == {"conv1": (4, 0.2), "conv2": (10, 0.2), "fc1": (100, 0.2)}
+
+
+def test_bars_are_as_long_as_roots():
+    network = Network(name="small", widths={"conv1": 4})
+    before, after = frames.architecture_rows(
+        [network], {"conv1": 16}, at_start="before"
+    )
+    assert (before["right"] - before["left"], after["right"] - after["left"]) == (4, 2)
+    assert (before["state"], after["state"], after["label"]) == (
+        "before",
+        "after",
+        "16 → 4",
+    )
+
+
+def test_histograms_count_every_unit_once(sources):
+    rows = [r for r in frames.gate_rows(sources) if r["gate"] == "fc1"]
+    for epoch, units in ((1, 250), (4, 100)):
+        cells = [row for row in rows if row["epoch"] == epoch]
+        assert sum(row["count"] for row in cells) == units
+        assert sum(row["share"] for row in cells) == pytest.approx(1)
+
+
+def test_a_probability_of_one_is_in_the_last_bin():
+    assert list(frames._counts([1.0, 0.0, 0.999])) == [(0, 1), (frames.BINS - 1, 2)]
+
+
+def test_long_runs_have_no_more_columns_than_can_be_seen(make_run):
+    (source,) = read_sources([make_run("long", epochs=150, gates={"fc": 4})])
+    rows = frames.gate_rows([source])
+    starts = sorted({row["start"] for row in rows})
+    assert len(starts) == 50
+    stops = sorted({row["stop"] for row in rows})
+    assert starts[1:] == stops[:-1]
+
+
+def test_only_what_nothing_beats_is_on_the_front():
+    def at(name, macs, error):
+        return Network(name=name, macs=macs, parameters=1, error=error)
+
+    rows = frames.front_rows([at("a", 1, 3), at("b", 2, 2), at("c", 3, 2.5)], [])
+    assert [row["best_macs"] for row in rows] == [True, True, False]
+
+
+def test_published_networks_compete_among_themselves():
+    rows = frames.front_rows([], lenet5_on_mnist())
+    best = {row["name"] for row in rows if row["best_parameters"]}
+    assert best == {"L0-ARM sep", "BC-GHS", "DBB", "DiffPrune"}
+    assert {row["kind"] for row in rows} == {"the paper", "others, published"}
