@@ -1,17 +1,18 @@
 import json
-import subprocess
-import sys
 
 import pytest
+from typer.testing import CliRunner
+
+from diffprune.cli import app
 
 
 @pytest.fixture(scope="module")
 def dense(finished):
-    """A dense run beside the finished one; how to run the program there."""
-    command = [sys.executable, "-m", "diffprune"]
+    """A dense run beside the finished one."""
     asked = ["train", "mine.py:task", "--dense", "--epochs", "2", "--out", "runs/dense"]
-    done = subprocess.run([*command, *asked], cwd=finished, check=False)  # noqa: S603 - our own words
-    assert done.returncode == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(finished)
+        assert CliRunner().invoke(app, asked).exit_code == 0
 
 
 def row(text, name):

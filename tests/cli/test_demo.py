@@ -2,8 +2,19 @@ import json
 import sys
 
 import pytest
+import torch
 
 from diffprune.experiment.builtin import digits_sigmoid
+from diffprune.recipes.digits import load_digits
+from diffprune.recipes.examples import Split
+
+
+@pytest.fixture(autouse=True)
+def few_digits(monkeypatch):
+    """A hundred of each kind, for speed."""
+    everything = load_digits()
+    few = Split(*(part.take(torch.arange(100)) for part in vars(everything).values()))
+    monkeypatch.setattr("diffprune.experiment.builtin.load_digits", lambda: few)
 
 
 def test_demo_prints_a_table_and_says_where_the_files_are(diffprune, tmp_path):
@@ -48,6 +59,7 @@ def test_failures_exit_with_1_and_a_message(diffprune, tmp_path, arguments, mess
 
 
 def test_a_missing_package_is_named_with_its_brackets(diffprune, monkeypatch):
+    monkeypatch.setattr("diffprune.experiment.builtin.load_digits", load_digits)
     monkeypatch.setitem(sys.modules, "sklearn", None)
     done = diffprune("demo", "--epochs", "1")
     assert done.exit_code == 1

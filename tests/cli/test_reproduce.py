@@ -4,7 +4,7 @@ import pytest
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["alexnet"], "there is no `alexnet`; type `lenet5`"),
+        (["alexnet"], "there is no `alexnet`; there are `lenet5`, `wrn`"),
         (["lenet5", "--results", "empty"], "`empty` holds no records"),
     ],
 )

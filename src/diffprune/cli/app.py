@@ -7,8 +7,10 @@ import typer
 from diffprune.cli.bench import EXAMPLES as BENCH, bench
 from diffprune.cli.compare import EXAMPLES as COMPARE, compare
 from diffprune.cli.demo import EXAMPLES as DEMO, demo
+from diffprune.cli.export import EXAMPLES as EXPORT, export
 from diffprune.cli.inspect import EXAMPLES as INSPECT, inspect
 from diffprune.cli.output import EXIT_CODES, examples
+from diffprune.cli.report import EXAMPLES as REPORT, report
 from diffprune.cli.reproduce import EXAMPLES as REPRODUCE, reproduce
 from diffprune.cli.train import EXAMPLES as TRAIN, train
 
@@ -46,4 +48,6 @@ app.command(epilog=INSPECT)(inspect)
 app.command(epilog=TRAIN)(train)
 app.command(epilog=COMPARE)(compare)
 app.command(epilog=BENCH)(bench)
+app.command(epilog=EXPORT)(export)
+app.command(epilog=REPORT)(report)
 app.command(epilog=REPRODUCE)(reproduce)

@@ -11,40 +11,47 @@ from diffprune.cli.output import examples, said_plainly, show
 
 EXAMPLES: Final = examples(
     "diffprune reproduce lenet5",
-    "diffprune reproduce lenet5 --run --seeds 3    # anew; for hours",
+    "diffprune reproduce wrn",
+    "diffprune reproduce lenet5 --run --seeds 3  # anew; for hours",
 )
 
 
 def reproduce(
-    experiment: Annotated[str, typer.Argument(help="`lenet5`: Table 1 of the paper.")],
+    experiment: Annotated[
+        str, typer.Argument(help="`lenet5`: Table 1 of the paper; `wrn`: section 4.2.")
+    ],
     *,
     run: Annotated[bool, typer.Option("--run", help="Train first; for hours.")] = False,
     seeds: Annotated[int, typer.Option(help="With --run: seeds 0, 1, and so on.")] = 1,
-    epochs: Annotated[int, typer.Option(help="With --run: fewer than 200.")] = 200,
-    results: Annotated[Path, typer.Option(help="Folder of the records.")] = Path(
-        "results/lenet5"
-    ),
+    epochs: Annotated[
+        int | None, typer.Option(help="With --run: other than the usual number.")
+    ] = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the records; by default in `results`."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data_dir: DataDir = None,
 ) -> None:
     """Print a table of the paper next to ours, from records or from new runs."""
-    from diffprune.cli.runs import Job, run_job, use_data_dir  # noqa: PLC0415 - imports torch
+    from diffprune.cli import runs  # noqa: PLC0415 - imports torch
     from diffprune.errors import UnknownNameError  # noqa: PLC0415
-    from diffprune.experiment import reproduce as tables  # noqa: PLC0415
-    from diffprune.experiment.builtin import lenet5_mnist  # noqa: PLC0415
+    from diffprune.experiment import reproduce as paper  # noqa: PLC0415
+    from diffprune.experiment.lookup import listed  # noqa: PLC0415
 
-    use_data_dir(data_dir)
+    runs.use_data_dir(data_dir)
     with said_plainly():
-        if experiment != "lenet5":
-            raise UnknownNameError(f"there is no `{experiment}`; type `lenet5`.")
-        chosen = [
-            replace(row.recipe(seed), epochs=epochs)
-            for seed in range(seeds)
-            for row in reversed(tables.TABLE1)
-        ]
-        for recipe in chosen if run else []:
-            folder = out / tables.folder_name(recipe)
+        if experiment not in paper.EXPERIMENTS:
+            known = listed(paper.EXPERIMENTS)
+            raise UnknownNameError(f"there is no `{experiment}`; there are {known}.")
+        chosen = paper.EXPERIMENTS[experiment]
+        records = results or Path("results") / experiment
+        for recipe in [
+            make(seed) for seed in range(seeds if run else 0) for make in chosen.recipes
+        ]:
+            asked = replace(recipe, epochs=epochs or recipe.epochs)
+            folder = out / paper.folder_name(asked)
             if not (folder / "summary.json").exists():
-                run_job(Job(lenet5_mnist, recipe, folder))
-            tables.write_record(folder, results / folder.name)
-        show(tables.table1(tables.read_records(results)))
+                runs.run_job(runs.Job(chosen.task, asked, folder))
+            paper.write_record(folder, records / folder.name)
+        show(chosen.table(paper.read_records(records)))

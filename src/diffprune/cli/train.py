@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from diffprune.cli.options import AsJson, DataDir
-from diffprune.cli.output import examples, said_plainly, show, show_json
+from diffprune.cli.output import examples, said_plainly, say, show, show_json
 
 EXAMPLES: Final = examples(
     "diffprune train lenet5-digits --epochs 5",
@@ -74,3 +74,4 @@ def train(  # noqa: PLR0913 - options of a command
         show_json({"folder": str(job.folder), **end.to_dict()})
     else:
         show(runs.result(job, end))
+        say(f"Next:  diffprune export {job.folder} --to onnx  (or bench, report)")
