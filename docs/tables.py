@@ -9,6 +9,7 @@ they are filled in when it is built. A table stands between two comments:
 
 import json
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -83,19 +84,37 @@ def generated(results: Path) -> str:
 
 def lenet5(results: Path) -> str:
     """Table 1 of the paper next to ours: what `diffprune reproduce lenet5` prints."""
-    if not any((results / "lenet5").glob("*/recipe.json")):
-        return _missing("diffprune reproduce lenet5 --run")
-    from diffprune.experiment import reproduce  # noqa: PLC0415 - imports torch
+    return _reproduced(results, "lenet5")
 
-    table = reproduce.table1(reproduce.read_records(results / "lenet5"))
-    columns = [[str(cell) for cell in column.cells] for column in table.columns]
-    header = [str(column.header) for column in table.columns]
-    return _table(header, zip(*columns, strict=True), "")
+
+def wrn(results: Path) -> str:
+    """Section 4.2 of the paper next to ours: what `diffprune reproduce wrn` prints."""
+    return _reproduced(results, "wrn")
+
+
+def wrn_step(results: Path) -> str:
+    """Seconds of a training step of WRN-28-10, beside its multiply-adds."""
+    header = ("widths", "parameters", "MACs per image", "share", "s per step", "share")
+    path = results / "wrn" / "step.json"
+    found = _load(path)["timings"] if path.exists() else []
+    rows = [_step_row(timing, found[0]) for timing in found]
+    return _table(header, rows, "python -m benchmarks.wrn_step")
+
+
+def zeta(results: Path) -> str:
+    """The same runs with zeta kept from falling below zero, and without."""
+    header = ("zeta", "seed", "open gates", "validation error", "test error", "zeta")
+    path = results / "zeta" / "digits.json"
+    found = _load(path)["results"] if path.exists() else []
+    return _table(header, map(_zeta_row, found), "python -m benchmarks.zeta")
 
 
 TABLES: Mapping[str, Callable[[Path], str]] = {
     "demo": demo,
     "lenet5": lenet5,
+    "wrn": wrn,
+    "wrn-step": wrn_step,
+    "zeta": zeta,
     "benchmarks": benchmarks,
     "coverage": coverage,
     "generated": generated,
@@ -127,6 +146,42 @@ def _benchmark_row(measurement: Record) -> Row:
         f"{low:.2f} to {high:.2f}",
         "" if target is None else f"{target:.2f}",
     )
+
+
+def _step_row(timing: Record, full: Record) -> Row:
+    seconds, most = (statistics.median(t["seconds"]) for t in (timing, full))
+    return (
+        timing["network"],
+        f"{timing['parameters']:,}",
+        f"{timing['macs']:,}",
+        f"{timing['macs'] / full['macs']:.1%}",
+        f"{seconds:.2f}",
+        f"{seconds / most:.1%}",
+    )
+
+
+def _zeta_row(result: Record) -> Row:
+    return (
+        "at least 0" if result["constrained"] else "free",
+        str(result["seed"]),
+        "-".join(map(str, result["raw"].values())),
+        f"{result['validation_error']:.2f} %",
+        f"{result['test_error']:.2f} %",
+        ", ".join(f"{value:.2f}" for value in result["zeta"].values()),
+    )
+
+
+def _reproduced(results: Path, name: str) -> str:
+    if not any((results / name).glob("*/recipe.json")):
+        return _missing(f"diffprune reproduce {name} --run")
+    from diffprune.experiment import reproduce  # noqa: PLC0415 - imports torch
+
+    runs = reproduce.read_records(results / name)
+    table = reproduce.EXPERIMENTS[name].table(runs)
+    columns = [[str(cell) for cell in column.cells] for column in table.columns]
+    header = [str(column.header) for column in table.columns]
+    rows = _table(header, zip(*columns, strict=True), "")
+    return f"{rows}\n\n{table.caption}." if table.caption else rows
 
 
 def _of(part: int, whole: int) -> str:
