@@ -74,7 +74,7 @@ IDENTITY = {"kind": "Identity", "arguments": {}, "parts": []}
         (put("sizes", []), "no blueprint"),
         (put("sizes/fc1/out_features", "8"), "an integer or a list of them, got '8'"),
         (put("sizes/fc1/out_features", 8.0), "an integer or a list of them, got 8.0"),
-        (put("sizes/fc1/out_features", True), "an integer or a list of them, got Tru"),
+        (put("sizes/fc1", {"out_features": True}), "an integer or a list .* got True"),
         (put("sizes/fc1/out_features", 10**12), "`fc1.out_features` is 1000000000000"),
         (put("sizes/fc1/out_features", -1), "`fc1.out_features` is -1 in it, 16 here"),
         (put("sizes/fc1/out_features", [8]), r"`fc1.out_features` is .8,. in it"),

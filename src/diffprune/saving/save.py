@@ -59,13 +59,13 @@ def save_pruned(
     tensors, text = named_tensors(model), blueprint.to_json()
     own = {name: t for name, t in tensors.items() if name not in blueprint.tied}
     target.mkdir(parents=True, exist_ok=True)
+    if _is_pretrained(model):
+        _write_config(model, target)
     files.remove(target / files.OPTIMIZER)
     files.write_tensors(target / files.WEIGHTS, own, text)
     files.write_text(target / files.BLUEPRINT, text)
     if state is not None:
         write_state(target / files.OPTIMIZER, state, text)
-    if _is_pretrained(model):
-        _write_config(model, target)
     return target
 
 

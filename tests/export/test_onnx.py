@@ -1,0 +1,119 @@
+import importlib.util
+
+import onnx
+import onnxruntime
+import pytest
+import torch
+from torch import nn
+
+import diffprune as dp
+from diffprune.errors import ArgumentError, ExportError, MissingPackageError
+from diffprune.export import onnx as exporting
+from diffprune.export.batch import resized, tensor_leaves
+from diffprune.export.check import model_outputs
+
+OTHERS = [
+    pytest.param(name, marks=pytest.mark.slow)
+    for name in ("resnet", "lstm", "transformer")
+]
+
+
+@pytest.mark.parametrize("case", ["lenet5", *OTHERS], indirect=True)
+def test_onnx_runtime_computes_what_the_model_does_for_any_batch(case, tmp_path, capfd):
+    model, inputs = case
+    path = dp.to_onnx(model, inputs, tmp_path / "deep" / "model.onnx")
+    assert capfd.readouterr() == ("", "")
+    session = onnxruntime.InferenceSession(path)
+    (name,) = [value.name for value in session.get_inputs()]
+    for size in (1, 2, 5):
+        batch = resized(inputs, 0, size)
+        (x,) = tensor_leaves(batch)
+        found = [torch.from_numpy(y) for y in session.run(None, {name: x.numpy()})]
+        expected = model_outputs(model, batch)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    written = path.read_bytes()
+    assert b"diffprune" not in written
+    assert str(tmp_path).encode() not in written
+    assert [file.name for file in path.parent.iterdir()] == ["model.onnx"]
+
+
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 4)
+
+    def forward(self, features, *, scale):
+        x = self.fc(features) * scale
+        return {"logits": x, "boxes": (x[:, :2], x.mean(0)), "none": None}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    inputs = {"features": torch.rand(1, 3), "scale": torch.rand(1, 1)}
+    path = tmp_path_factory.mktemp("onnx") / "heads.onnx"
+    return dp.to_onnx(Heads(), inputs, path)
+
+
+def test_inputs_outputs_and_the_batch_are_called_by_their_names(written):
+    session = onnxruntime.InferenceSession(written)
+    inputs = {value.name: value.shape for value in session.get_inputs()}
+    outputs = {value.name: value.shape for value in session.get_outputs()}
+    assert inputs == {"features": ["batch", 3], "scale": ["batch", 1]}
+    assert outputs == {"logits": ["batch", 4], "boxes_0": ["batch", 2], "boxes_1": [4]}
+
+
+def test_the_file_is_valid_and_whole(written):
+    onnx.checker.check_model(written, full_check=True)
+    assert not onnx.external_data_helper.uses_external_data(
+        onnx.load(written).graph.initializer[0]
+    )
+
+
+def test_large_weights_get_a_file_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "_LARGEST_MESSAGE", 1000)
+    model, x = nn.Linear(50, 60), torch.rand(2, 50)
+    path = dp.to_onnx(model, x, tmp_path / "model.onnx")
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {"model.onnx", "model.onnx.data"}
+    (found,) = onnxruntime.InferenceSession(path).run(None, {"input": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(found), model(x))
+
+
+def test_a_file_that_computes_something_else_is_not_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(exporting, "_session", lambda _: lambda x: [x])
+    (tmp_path / "model.onnx").write_bytes(b"older")
+    with pytest.raises(ExportError, match="computes something else"):
+        dp.to_onnx(nn.Linear(3, 3), torch.rand(2, 3), tmp_path / "model.onnx")
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"older"]
+
+
+class Exotic(nn.Module):
+    def forward(self, x):
+        return torch.special.bessel_j0(x)
+
+
+def test_operations_that_onnx_lacks_are_named(tmp_path):
+    with pytest.raises(
+        ExportError, match=r"(?s)cannot be written as ONNX: .*bessel_j0"
+    ):
+        dp.to_onnx(Exotic(), torch.rand(2, 3), tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+def test_gates_have_to_be_gone(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 3), dp.Gate(3))
+    with pytest.raises(ArgumentError, match=r"gates: `1`.*\n.*`pruner.finalize\(\)`"):
+        dp.to_onnx(model, torch.rand(2, 3), tmp_path / "model.onnx")
+
+
+def test_missing_packages_are_named(tmp_path, monkeypatch):
+    found = importlib.util.find_spec
+    missing = {"onnx", "onnxscript"}
+    monkeypatch.setattr(
+        exporting, "find_spec", lambda name: None if name in missing else found(name)
+    )
+    match = (
+        r"onnx and onnxscript must be installed.\n.*pip install 'diffprune\[export\]"
+    )
+    with pytest.raises(MissingPackageError, match=match):
+        dp.to_onnx(nn.Linear(3, 3), torch.rand(2, 3), tmp_path / "model.onnx")
