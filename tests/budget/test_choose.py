@@ -7,7 +7,7 @@ from diffprune.budget.choose import choose
 
 def within(most, prices):
     prices = torch.tensor(prices, dtype=torch.float64)
-    return lambda widths: bool(widths @ prices <= most)
+    return lambda widths: float(widths @ prices) / most
 
 
 sizes = st.lists(st.integers(2, 8), min_size=1, max_size=4)
@@ -49,5 +49,14 @@ def test_room_left_by_an_expensive_unit_is_filled_with_cheap_ones():
 @pytest.mark.parametrize("floors", [[2, 3], [1, 4], [2, 4]])
 def test_floors_hold_whatever_the_scores(floors):
     scores = [torch.zeros(2), torch.tensor([-torch.inf] * 4)]
-    kept = choose(scores, floors, lambda widths: bool(widths.sum() <= sum(floors)))
+    kept = choose(scores, floors, lambda widths: float(widths.sum()) / sum(floors))
     assert [int(units.sum()) for units in kept] == floors
+
+
+def test_one_more_may_leave_to_waste_less():
+    scores = [torch.tensor([0.1, 2.0]), torch.tensor([0.2, 0.3, 9.0])]
+    used = within(13.0, [5.0, 3.0])
+    wasteful = choose(scores, [1, 1], used)
+    thrifty = choose(scores, [1, 1], used, waste=0.1)
+    assert [int(units.sum()) for units in wasteful] == [1, 2]  # costs 11
+    assert [int(units.sum()) for units in thrifty] == [2, 1]  # costs 13

@@ -7,47 +7,57 @@ best first, as far as there is room for them.
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
 
 from diffprune._typing import Bool, Float, Int
 
-Fits: TypeAlias = Callable[[Float[Tensor, " groups"]], bool]
+Used: TypeAlias = Callable[[Float[Tensor, " groups"]], float]
+
+_TRIES: Final = 10
 
 
 def choose(
-    scores: Sequence[Float[Tensor, " units"]], floors: Sequence[int], fits: Fits
+    scores: Sequence[Float[Tensor, " units"]],
+    floors: Sequence[int],
+    used: Used,
+    waste: float = 1.0,
 ) -> list[Bool[Tensor, " units"]]:
     """Units to keep, per group: many, good ones, and such that they fit.
 
     Args:
         scores: How much each unit is worth, comparable between groups.
         floors: How many units each group keeps in any case: its best.
-        fits: Whether the limits hold when groups have these widths; if so, they hold
-            for smaller ones too. Must be true at the floors.
+        used: What part of the limits groups of such widths use: they fit if it is at
+            most one, as it must be at the floors. More units never use less.
+        waste: If a larger part remains unused, one more unit of some group may leave to
+            make room for those of others.
 
     Example:
         >>> scores = [torch.tensor([0.1, 0.9, 0.5]), torch.tensor([0.3, 0.2, 0.8])]
-        >>> choose(scores, [1, 1], lambda widths: widths.prod() <= 4)
+        >>> choose(scores, [1, 1], lambda widths: float(widths.prod()) / 4)
         [tensor([False,  True,  True]), tensor([ True, False,  True])]
     """
     sizes = [len(score) for score in scores]
     owner = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
     leaving = _closable(scores, floors)
     order = leaving[torch.cat([*scores])[leaving].argsort(stable=True)]
-    owners = owner[order]
-    whole = torch.tensor(sizes, dtype=torch.float64)
+    widths = torch.tensor(sizes, dtype=torch.float64)
 
-    def left_fit(count: int) -> bool:
-        gone = torch.bincount(owners[:count], minlength=len(sizes))
-        return fits(whole - gone)
+    def fit(count: int) -> bool:
+        gone = torch.bincount(owner[order[:count]], minlength=len(sizes))
+        return used(widths - gone) <= 1
 
-    count = bisect_left(range(len(order)), x=True, key=left_fit)
-    back = _asked_back(owners[:count], whole, fits)
+    count = bisect_left(range(len(order)), x=True, key=fit)
+    best = _refill(order[:count], owner, widths, used)
+    for extra in _first_of_each(owner, order[count:])[:_TRIES]:
+        if 1 - best[1] > waste:
+            other = _refill(order[:count], owner, widths, used, extra)
+            best = max(best, other, key=lambda tried: tried[1])
     kept = torch.ones(len(owner), dtype=torch.bool)
-    kept[order[:count][~back]] = False
+    kept[best[0]] = False
     return list(kept.split(sizes))
 
 
@@ -62,22 +72,36 @@ def _closable(
     return torch.cat(found).sort().values
 
 
-def _asked_back(
-    owners: Int[Tensor, " n"], whole: Float[Tensor, " groups"], fits: Fits
-) -> Bool[Tensor, " n"]:
-    """Which of those that left may come back, the last first."""
-    widths = whole - torch.bincount(owners, minlength=len(whole))
-    back, full = torch.zeros(len(owners), dtype=torch.bool), set[int]()
-    for place in reversed(range(len(owners))):
-        group = int(owners[place])
+def _first_of_each(owner: Int[Tensor, " all"], units: Int[Tensor, " n"]) -> list[int]:
+    """Of these units the first of every group."""
+    first = {int(owner[unit]): int(unit) for unit in units.flip(0)}
+    return [unit for unit in units.tolist() if unit in first.values()]
+
+
+def _refill(
+    left: Int[Tensor, " n"],
+    owner: Int[Tensor, " all"],
+    whole: Float[Tensor, " groups"],
+    used: Used,
+    extra: int | None = None,
+) -> tuple[list[int], float]:
+    """Who has left when the last to leave come back first, and what is used then.
+
+    The extra unit stays away, and so does its group.
+    """
+    gone = left.tolist() + ([] if extra is None else [extra])
+    widths = whole - torch.bincount(owner[gone], minlength=len(whole))
+    full, part = {int(owner[extra])} if extra is not None else set[int](), used(widths)
+    for unit in reversed(left.tolist()):
+        group = int(owner[unit])
         if group in full:
             continue
         widths[group] += 1
-        if fits(widths):
-            back[place] = True
+        tried = used(widths)
+        if tried <= 1:
+            gone.remove(unit)
+            part = tried
         else:
             widths[group] -= 1
             full.add(group)
-            if len(full) == len(whole):
-                break
-    return back
+    return gone, part

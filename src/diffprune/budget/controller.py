@@ -200,7 +200,7 @@ class Controller:
 
     def _find_landing(self, worth: Mapping[str, Tensor]) -> Masks:
         """The best units that fit the budget; the former ones if too little does."""
-        found = self._choose(worth, [limit.most for limit in self.limits])
+        found = self._choose(worth, [limit.most for limit in self.limits], _WASTE)
         waste = self._waste(found)
         if self._landing and waste > max(_WASTE, self._waste(self._landing)):
             return self._landing
@@ -212,13 +212,14 @@ class Controller:
         widths = self._rounded(torch.tensor(counts, dtype=torch.float64))
         return 1 - max(limit.used(widths) for limit in self.limits)
 
-    def _choose(self, worth: Mapping[str, Tensor], most: Sequence[float]) -> Masks:
-        def fits(widths: Float[Tensor, " groups"]) -> bool:
-            at = self._rounded(widths)
-            pairs = zip(self.limits, most, strict=True)
-            return all(float(limit.cost(at)) <= allowed for limit, allowed in pairs)
+    def _choose(
+        self, worth: Mapping[str, Tensor], most: Sequence[float], waste: float = 1.0
+    ) -> Masks:
+        def used(widths: Float[Tensor, " groups"]) -> float:
+            at, pairs = self._rounded(widths), zip(self.limits, most, strict=True)
+            return max(float(limit.cost(at)) / allowed for limit, allowed in pairs)
 
-        kept = choose([*worth.values()], self._floors(), fits)
+        kept = choose([*worth.values()], self._floors(), used, waste)
         widths = self._rounded(torch.tensor([float(units.sum()) for units in kept]))
         return {
             name: widen(units, int(width), score)

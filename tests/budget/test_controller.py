@@ -1,0 +1,165 @@
+import pytest
+import torch
+from torch import nn
+
+from diffprune.budget import Budget, Controller
+from diffprune.costs.network import Network
+from diffprune.errors import ArgumentError
+from diffprune.gates import Gate
+from diffprune.graph import find_groups
+
+SIZES = {"0": 60, "2": 40}
+
+
+@pytest.fixture(scope="module")
+def network():
+    """8 -> fc 60 -> fc 40 -> fc 4: a unit costs 48 multiply-adds at first, or 64."""
+    first, second = SIZES.values()
+    model = nn.Sequential(
+        nn.Linear(8, first), nn.ReLU(), nn.Linear(first, second), nn.ReLU()
+    ).append(nn.Linear(second, 4))
+    x = torch.rand(1, 8)
+    groups = find_groups(model, x)
+    return Network(model, x, groups, tuple(groups))
+
+
+@pytest.fixture
+def gates():
+    return {name: Gate(size) for name, size in SIZES.items()}
+
+
+def remove_(controller, gates, closed):
+    """What a pruner does with what is to go."""
+    for name, units in closed.items():
+        assert not gates[name].is_open()[units].any()
+        gates[name].keep_(~units)
+        controller.keep_(name, ~units)
+    controller.settle_()
+
+
+def follow(controller, gates, steps, drift=0.0, start=0):
+    """Run a plan while all logits drift; yields the costs, relative to the limits."""
+    for step in range(start + 1, start + steps + 1):
+        for gate in gates.values() if controller.phase == "closing" else ():
+            gate.logits.data += drift * torch.rand(gate.size)
+        look = controller.look(step)
+        if look.closed is not None:
+            remove_(controller, gates, look.closed)
+        yield step, look, [lim.used(controller.widths()) for lim in controller.limits]
+
+
+DRIFTS = {"none": 0.0, "slow": -0.002, "fast": -0.2, "upwards": 0.1}
+
+
+@pytest.mark.parametrize("drift", DRIFTS.values(), ids=DRIFTS)
+@pytest.mark.parametrize("macs", [0.9, 0.5, 0.2, 0.05])
+@pytest.mark.parametrize("steps", [10, 200])
+def test_budgets_are_met_however_gates_move(network, gates, macs, steps, drift):
+    controller = Controller([Budget(macs=macs, steps=steps)], network, gates)
+    *_, (_, _, (used,)) = follow(controller, gates, steps, drift)
+    assert 0.97 <= used <= 1
+    assert controller.phase == "met"
+
+
+def test_the_structure_is_whole_at_first_and_settled_by_half(network, gates):
+    controller = Controller([Budget(macs=0.2, steps=100)], network, gates)
+    found = {step: used for step, _, (used,) in follow(controller, gates, 100, -0.01)}
+    assert all(found[step] == 5.0 for step in range(1, 10))
+    assert all(found[step] == found[50] for step in range(50, 101))
+    assert sorted(found.values(), reverse=True) == list(found.values())
+
+
+def test_several_limits_hold_at_once(network, gates):
+    budget = Budget(macs=0.3, params=0.25, memory=0.9, steps=50)
+    controller = Controller([budget], network, gates)
+    *_, (_, _, used) = follow(controller, gates, 50, -0.01)
+    assert 0.97 <= max(used) <= 1
+
+
+def test_budgets_are_met_in_turn(network, gates):
+    budgets = [Budget(macs=part, steps=40) for part in (0.5, 0.3, 0.1)]
+    controller = Controller(budgets, network, gates)
+    met = {}
+    for step, look, _ in follow(controller, gates, 120, -0.01):
+        if look.met is not None:
+            (limit,) = controller._limits[budgets.index(look.met)]
+            met[step] = limit.used(controller.widths())
+    assert list(met) == [40, 80, 120]
+    assert all(0.97 <= used <= 1 for used in met.values())
+
+
+def test_widths_are_multiples_where_asked(network, gates):
+    controller = Controller([Budget(macs=0.3, steps=50)], network, gates, round_to=4)
+    *_, (_, _, (used,)) = follow(controller, gates, 50, -0.01)
+    assert used <= 1
+    assert all(int(width) % 4 == 0 for width in controller.widths())
+
+
+def test_units_that_are_worth_more_stay(network, gates):
+    for gate in gates.values():
+        gate.logits.data[::2] += 0.5
+        gate.keep_(torch.ones(gate.size, dtype=torch.bool))
+    marked = {name: gate.logits.detach().clone() for name, gate in gates.items()}
+    controller = Controller([Budget(macs=0.3, steps=50)], network, gates)
+    for _ in follow(controller, gates, 50):
+        pass
+    for name, gate in gates.items():
+        kept = torch.isin(marked[name], gate.logits.detach())
+        assert marked[name][kept].min() >= marked[name][~kept].max()
+
+
+def test_pressure_grows_while_gates_lag(network, gates):
+    controller = Controller([Budget(macs=0.1, steps=100)], network, gates)
+    found = []
+    for step, *_ in follow(controller, gates, 49):
+        if step >= 10:
+            found.append(controller._multipliers[0].value)
+    assert found[-1] > found[0]
+    assert all(strength > 0 for strength in controller.strengths().values())
+
+
+@pytest.mark.parametrize("steps", [5, 60])
+def test_nobody_is_pushed_before_or_after(network, gates, steps):
+    controller = Controller([Budget(macs=0.1, steps=100)], network, gates)
+    for _ in follow(controller, gates, steps):
+        pass
+    assert set(controller.strengths().values()) == {0.0}
+
+
+@pytest.mark.parametrize("steps", [0, 5, 30, 70])
+def test_a_run_that_ends_early_meets_its_budget_too(network, gates, steps):
+    controller = Controller([Budget(macs=0.1, steps=100)], network, gates)
+    for _ in follow(controller, gates, steps):
+        pass
+    closed = controller.finish()
+    if closed is not None:
+        remove_(controller, gates, closed)
+    assert 0.97 <= controller.limits[0].used(controller.widths()) <= 1
+    assert controller.finish() is None
+
+
+@pytest.mark.parametrize("when", [3, 25, 70])
+def test_a_state_continues_where_it_was(network, gates, when):
+    budget = Budget(macs=0.2, steps=100)
+    controller = Controller([budget], network, gates)
+    for _ in follow(controller, gates, when):
+        pass
+    copies = {name: Gate(gate.size) for name, gate in gates.items()}
+    fresh = Controller([budget], network, copies)
+    for name, gate in gates.items():
+        copies[name].load_state_dict(gate.state_dict())
+    fresh.load_state_dict(controller.state_dict())
+    for _ in zip(
+        follow(controller, gates, 100 - when, start=when),
+        follow(fresh, copies, 100 - when, start=when),
+        strict=True,
+    ):
+        assert controller.state_dict() == fresh.state_dict()
+    for name, gate in gates.items():
+        assert torch.equal(gate.logits, copies[name].logits)
+
+
+def test_floors_are_respected_in_what_is_promised(network):
+    gates = {name: Gate(size, min_open=10) for name, size in SIZES.items()}
+    with pytest.raises(ArgumentError, match=r"macs=0.05 cannot be met.* 10 units per"):
+        Controller([Budget(macs=0.05)], network, gates)

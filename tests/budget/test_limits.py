@@ -1,0 +1,62 @@
+import pytest
+import torch
+from torch import nn
+
+from diffprune.budget import Budget
+from diffprune.budget.limits import check_reachable, make_limits, marginal
+from diffprune.costs.network import Network
+from diffprune.errors import ArgumentError
+from diffprune.graph import find_groups
+
+
+@pytest.fixture
+def network():
+    """4 -> fc 6 -> fc 10 -> fc 2, for one input."""
+    model = nn.Sequential(
+        nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 10), nn.ReLU(), nn.Linear(10, 2)
+    )
+    x = torch.rand(1, 4)
+    groups = find_groups(model, x)
+    return Network(model, x, groups, tuple(groups))
+
+
+def test_amounts_are_of_the_whole_model(network):
+    ((macs, params),) = make_limits([Budget(macs=0.5, params=30)], network)
+    assert (macs.whole, macs.most) == (104, 52)
+    assert (params.whole, params.most) == (30 + 70 + 22, 30)
+
+
+def test_a_cost_is_worked_out_once_for_all_budgets(network):
+    (one,), (other,) = make_limits([Budget(macs=0.5), Budget(macs=0.2)], network)
+    assert one.cost is other.cost
+
+
+def test_the_plan_goes_down_in_equal_ratios(network):
+    ((limit,),) = make_limits([Budget(macs=0.25)], network)
+    planned = [limit.at(progress, 104.0) for progress in (0.0, 0.5, 1.0)]
+    assert planned == [104.0, 52.0, 26.0]
+
+
+def test_a_plan_that_has_arrived_stays(network):
+    ((limit,),) = make_limits([Budget(macs=0.5)], network)
+    assert limit.at(0.5, 10.0) == 10.0
+
+
+def test_what_cannot_be_met_is_refused_with_the_range(network):
+    ((limit,),) = make_limits([Budget(macs=0.1)], network)
+    floors = torch.tensor([2.0, 2.0])  # 8 + 4 + 4 multiply-adds
+    with pytest.raises(ArgumentError, match=r"at least 16 of 104 remain.*\n.*=0.1539 "):
+        check_reachable([limit], floors)
+
+
+def test_the_range_that_is_named_can_be_met(network):
+    ((limit,),) = make_limits([Budget(macs=0.1539)], network)
+    check_reachable([limit], torch.tensor([2.0, 2.0]))
+
+
+def test_marginal_costs_are_those_of_one_unit_more(network):
+    (limits,) = make_limits([Budget(macs=0.5, params=0.5)], network)
+    found = marginal(limits, [1.0, 10.0], torch.tensor([3.0, 5.0]).double())
+    macs, params = [4 + 5, 3 + 2], [5 + 5, 4 + 2]
+    expected = [m / 104 + 10 * p / 122 for m, p in zip(macs, params, strict=True)]
+    assert found.tolist() == pytest.approx(expected)
