@@ -52,8 +52,8 @@ DRIFTS = {"none": 0.0, "slow": -0.002, "fast": -0.2, "upwards": 0.1}
 
 
 @pytest.mark.parametrize("drift", DRIFTS.values(), ids=DRIFTS)
-@pytest.mark.parametrize("macs", [0.9, 0.5, 0.2, 0.05])
-@pytest.mark.parametrize("steps", [10, 200])
+@pytest.mark.parametrize("macs", [0.9, 0.2, 0.05])
+@pytest.mark.parametrize("steps", [10, 100])
 def test_budgets_are_met_however_gates_move(network, gates, macs, steps, drift):
     controller = Controller([Budget(macs=macs, steps=steps)], network, gates)
     *_, (_, _, (used,)) = follow(controller, gates, steps, drift)

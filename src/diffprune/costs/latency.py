@@ -5,7 +5,7 @@ model takes beyond the sum of its ops (Python, views) does not depend on widths 
 added.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -66,23 +66,30 @@ def latency(network: Network, folder: Path | None = None) -> Latency:
         folder: Where timings are kept; by default in the user's cache.
     """
     timings = Timings(next(network.model.parameters()).device, folder)
-    scales, seconds = list[Scales](), list[Tensor]()
-    with torch.no_grad():
+    scales, seconds, names = list[Scales](), list[Tensor](), list[str]()
+    with torch.no_grad(), mode(network.model, training=False):
         for operation in operations(network):
             scales.append(_scales(operation, network))
             seconds.append(_timed(operation, scales[-1], timings))
+            names.append(operation.at({}).key)
+        # Remembered as well: a run that is resumed must come to the same decisions.
+        forward = _forward(network.model, network.inputs)
+        whole = timings.seconds("\n".join(names), lambda _: forward) or 0.0
     timings.save()
     alone = _interpolated(scales, seconds)
-    whole = measure(network.model, network.inputs)
     return replace(alone, rest=whole - float(alone(network.widths())))
 
 
 def measure(model: nn.Module, inputs: ExampleInputs) -> float:
     """Seconds of one forward pass in eval mode, now."""
-    args, kwargs = call_arguments(inputs)
     device = next(model.parameters()).device
     with torch.no_grad(), mode(model, training=False):
-        return best_seconds(lambda: model(*args, **kwargs), device)
+        return best_seconds(_forward(model, inputs), device)
+
+
+def _forward(model: nn.Module, inputs: ExampleInputs) -> Callable[[], object]:
+    args, kwargs = call_arguments(inputs)
+    return lambda: model(*args, **kwargs)
 
 
 def _scales(operation: Operation, network: Network) -> Scales:
