@@ -6,7 +6,7 @@ from torch import nn
 
 import diffprune.graph.find as module
 from diffprune import find_groups
-from diffprune.errors import UnknownNameError
+from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.graph.trace import trace
 from zoo import ZOO
 
@@ -45,6 +45,19 @@ def test_a_near_miss_is_corrected():
 def test_a_far_miss_is_an_error_too():
     with pytest.raises(UnknownNameError, match="no layer matches `zzz`"):
         find_groups(chain(), torch.rand(2, 4), freeze=["zzz"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"freeze": "head"}, r"list of names: `freeze=\['head'\]`"),
+        ({"heads": "half"}, '"both", "whole" or "inside", got \'half\''),
+        ({"rules": {torch.roll: None}}, r"such as `torch.ops.aten.roll`.*method roll"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options, message):
+    with pytest.raises(ArgumentError, match=message):
+        find_groups(chain(), torch.rand(2, 4), **options)
 
 
 @pytest.mark.parametrize(

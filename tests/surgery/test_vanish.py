@@ -92,3 +92,13 @@ def test_operations_between_the_modules_may_change_the_shape():
     torch.testing.assert_close(found.model(x), model(x))
     larger = torch.rand(1, 3, 9, 8, dtype=torch.float64)
     torch.testing.assert_close(found.model(larger), model(larger))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_biases_move_without_a_trace_in_coarse_types_too(dtype):
+    model, (x,) = ZOO["residual_mlp"]()
+    model, x = model.to(dtype), x.to(dtype)
+    groups = find_groups(model, x)
+    small = removal(model, x, groups, {"fc1": nothing(groups["fc1"])})
+    assert small.plan.certificate.max_relative < 1e-10
+    assert {p.dtype for p in small.model.parameters()} == {dtype}

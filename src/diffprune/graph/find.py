@@ -2,12 +2,13 @@
 
 import difflib
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from torch import nn
+from torch._ops import OpOverload, OpOverloadPacket
 
-from diffprune.errors import UnknownNameError
+from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.graph.axes import atoms
 from diffprune.graph.call import Frozen
 from diffprune.graph.collect import collect
@@ -39,12 +40,18 @@ def find_groups(
             `"both"`.
         rules: Rules for ops that have none, or other ones.
 
+    Raises:
+        ArgumentError: If the model or an argument cannot be what is meant.
+        UnknownNameError: If a pattern matches no layer.
+        TraceError: If the control flow of the model depends on values.
+
     Example:
         >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> [(group.name, group.size) for group in find_groups(model, torch.rand(2, 3))]
         [('0', 5)]
     """
+    _check_options(freeze, heads, rules or ())
     solution = solve(model, trace(model, example_inputs), rules or {})
     _freeze_named(model, solution, freeze)
     _freeze_unread(solution)
@@ -52,6 +59,20 @@ def find_groups(
     attributes = settle(solution)
     _freeze_loud_contractions(solution)
     return collect(solution, attributes)
+
+
+def _check_options(freeze: Sequence[str], heads: str, ops: Iterable[object]) -> None:
+    if isinstance(freeze, str):
+        raise ArgumentError(f"freeze takes a list of names: `freeze=[{freeze!r}]`.")
+    if heads not in ("both", "whole", "inside"):
+        raise ArgumentError(
+            f'heads must be "both", "whole" or "inside", got {heads!r}.'
+        )
+    for op in ops:
+        if not isinstance(op, OpOverload | OpOverloadPacket):
+            raise ArgumentError(
+                f"rules are for ops such as `torch.ops.aten.roll`, got one for {op!r}."
+            )
 
 
 def _freeze_named(

@@ -1,7 +1,7 @@
 """Remove what a model does not use. Knows no method that made it so."""
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -17,8 +17,7 @@ from diffprune.graph.axes import Atom, Axis, atoms, mask
 from diffprune.graph.call import Contraction
 from diffprune.graph.silence import Silencer
 from diffprune.graph.trace import ExampleInputs
-from diffprune.surgery.apply import apply_plan, named_tensors
-from diffprune.surgery.compare import doubled, outputs
+from diffprune.surgery.apply import apply_plan
 from diffprune.surgery.dead import Constants, dead_units, zero_slices
 from diffprune.surgery.fold import (
     Reader,
@@ -30,6 +29,7 @@ from diffprune.surgery.fold import (
 from diffprune.surgery.locate import layout
 from diffprune.surgery.masks import at_least_one
 from diffprune.surgery.plan import plan_removal
+from diffprune.surgery.precision import cast_like_, in_double
 from diffprune.surgery.remove import Removal
 from diffprune.surgery.vanish import vanish_
 from diffprune.surgery.verify import certify
@@ -74,30 +74,15 @@ def compaction(
     """Like `compact`, with the plan beside the model."""
     plain = _permanent(model)
     groups = find_groups(plain, example_inputs, **options)
-    fine, inputs = _in_double(plain, example_inputs)
-    dead = _bury_(fine, groups, inputs)
+    fine = in_double(plain, example_inputs)  # folding must not round
+    dead = _bury_(fine.model, groups, fine.inputs)
     keep = {group.name: at_least_one(~dead[group.atom]) for group in groups}
-    plan = vanish_(fine, groups, plan_removal(groups, keep), inputs)
-    small = apply_plan(fine, plan)
+    plan = vanish_(fine.model, groups, plan_removal(groups, keep), fine.inputs)
+    small = apply_plan(fine.model, plan)
     kept = partial(layout, groups, keep)
     certificate = certify(plain, small, example_inputs, kept=kept)
-    _cast_(small, {name: t.dtype for name, t in named_tensors(plain).items()})
+    cast_like_(small, plain)
     return Removal(small, replace(plan, certificate=certificate))
-
-
-def _in_double(model: ModuleT, inputs: ExampleInputs) -> tuple[ModuleT, ExampleInputs]:
-    """Copy the model, in double precision if it runs in it: folding must not round."""
-    fine, doubled_inputs = copy.deepcopy(model).double(), doubled(inputs)
-    try:
-        outputs(fine, doubled_inputs)
-    except Exception:  # noqa: BLE001 - a layer may raise anything about a dtype
-        return copy.deepcopy(model), inputs
-    return fine, doubled_inputs
-
-
-def _cast_(model: nn.Module, dtypes: Mapping[str, torch.dtype]) -> None:
-    for name, tensor in named_tensors(model).items():
-        tensor.data = tensor.data.to(dtypes[name])
 
 
 def _permanent(model: ModuleT) -> ModuleT:

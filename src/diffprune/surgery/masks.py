@@ -50,8 +50,7 @@ def checked(
         if not (may_vanish or mask.any()):
             raise nothing_left(groups[name])
         score = _score(groups[name], (scores or {}).get(name))
-        least = min_units if mask.any() or min_units > 1 else 0
-        width = _round_up(max(least, int(mask.sum())), round_to)
+        width = _width(int(mask.sum()), round_to, min_units)
         widened[name] = widen(mask.cpu(), width, score)
     return widened
 
@@ -76,8 +75,10 @@ def widen(
     return mask.index_fill(0, removed[best], value=True)
 
 
-def _round_up(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple
+def _width(kept: int, round_to: int, min_units: int) -> int:
+    """How many units to keep; none stay none, unless several are asked for."""
+    least = kept if min_units == 1 else max(kept, min_units)
+    return -(-least // round_to) * round_to
 
 
 def _check_counts(**counts: int) -> None:

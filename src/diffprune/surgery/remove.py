@@ -1,7 +1,6 @@
 """Remove units from a model: plan, apply, verify. Knows no criterion."""
 
-import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -9,12 +8,13 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from diffprune._typing import Bool, Float
-from diffprune.graph import Groups, find_groups
+from diffprune.graph import Groups, PruneGroup, find_groups
 from diffprune.graph.trace import ExampleInputs
 from diffprune.surgery.apply import apply_plan
 from diffprune.surgery.locate import layout
 from diffprune.surgery.masks import at_least_one, checked, nothing_left
 from diffprune.surgery.plan import Plan, plan_removal
+from diffprune.surgery.precision import cast_like_, in_double
 from diffprune.surgery.vanish import vanish_
 from diffprune.surgery.verify import certify, mask
 
@@ -92,15 +92,20 @@ def removal(
     keep = checked(groups, keep, may_vanish=True)
     masked = mask(model, groups, keep)
     some = {name: at_least_one(units) for name, units in keep.items()}
-    plan, cut = plan_removal(groups, some), model
-    emptied = [name for name, units in keep.items() if not units.any()]
+    cut, plan = model, plan_removal(groups, some)
+    emptied = [groups[name] for name, units in keep.items() if not units.any()]
     if emptied:
-        cut = copy.deepcopy(masked)
-        plan = vanish_(cut, groups, plan, example_inputs)
-    for name in emptied:
-        if plan.kept[name]:
-            raise nothing_left(groups[name])
+        fine = in_double(masked, example_inputs)  # biases may move, and must not round
+        cut, plan = fine.model, vanish_(fine.model, groups, plan, fine.inputs)
+        _check_gone(emptied, plan)
     small = apply_plan(cut, plan)
     kept = partial(layout, groups, keep)
     certificate = certify(masked, small, example_inputs, kept=kept)
+    cast_like_(small, model)
     return Removal(small, replace(plan, certificate=certificate))
+
+
+def _check_gone(emptied: Sequence[PruneGroup], plan: Plan) -> None:
+    for group in emptied:
+        if plan.kept[group.name]:
+            raise nothing_left(group)

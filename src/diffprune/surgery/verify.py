@@ -17,7 +17,6 @@ from diffprune.graph.axes import mask as axis_mask
 from diffprune.graph.trace import ExampleInputs
 from diffprune.surgery.compare import (
     coarsest_arithmetic,
-    doubled,
     largest_gap,
     outputs,
     tolerance,
@@ -25,6 +24,7 @@ from diffprune.surgery.compare import (
 from diffprune.surgery.locate import Layout, first_disagreement, record
 from diffprune.surgery.numbers import changed_number
 from diffprune.surgery.plan import Certificate
+from diffprune.surgery.precision import in_double
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -66,7 +66,7 @@ def certify(
     Raises:
         RemovalError: If they differ, or the smaller one does not run.
     """
-    trial = _in_double(original, small, inputs) or _as_given(original, small, inputs)
+    trial = _trial(original, small, inputs)
     try:
         actual = outputs(trial.small, trial.inputs)
     except Exception as error:
@@ -90,22 +90,10 @@ class _Trial(NamedTuple):
     expected: list[Tensor]
 
 
-def _in_double(
-    original: nn.Module, small: nn.Module, inputs: ExampleInputs
-) -> _Trial | None:
-    """Both in double precision; nothing if the original does not run in it."""
-    fine, inputs = copy.deepcopy(original).double(), doubled(inputs)
-    try:
-        expected = outputs(fine, inputs)
-    except Exception:  # noqa: BLE001 - a layer may raise anything about a dtype
-        return None
-    return _Trial(fine, copy.deepcopy(small).double(), inputs, expected)
-
-
-def _as_given(original: nn.Module, small: nn.Module, inputs: ExampleInputs) -> _Trial:
-    coarse = copy.deepcopy(original)
-    expected = outputs(coarse, inputs)
-    return _Trial(coarse, copy.deepcopy(small), inputs, expected)
+def _trial(original: nn.Module, small: nn.Module, inputs: ExampleInputs) -> _Trial:
+    fine, copied = in_double(original, inputs), copy.deepcopy(small)
+    copied = copied.double() if fine.is_double else copied
+    return _Trial(fine.model, copied, fine.inputs, fine.returned)
 
 
 def _arithmetic(expected: list[Tensor]) -> torch.dtype:
