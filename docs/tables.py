@@ -103,10 +103,25 @@ def wrn_step(results: Path) -> str:
 
 def zeta(results: Path) -> str:
     """The same runs with zeta kept from falling below zero, and without."""
-    header = ("zeta", "seed", "open gates", "validation error", "test error", "zeta")
+    header = (
+        "zeta", "seed", "open gates", "validation error", "test error", "zeta, by gate",
+        "open values",
+    )  # fmt: skip
     path = results / "zeta" / "digits.json"
     found = _load(path)["results"] if path.exists() else []
     return _table(header, map(_zeta_row, found), "python -m benchmarks.zeta")
+
+
+def live_removal(results: Path) -> str:
+    """The same runs with closed units removed as they close, or kept to the end."""
+    header = (
+        "closed units", "seed", "open gates", "loss", "test error", "s, first epoch",
+        "s, last epoch", "s, all epochs",
+    )  # fmt: skip
+    path = results / "live_removal" / "digits.json"
+    found = _load(path)["results"] if path.exists() else []
+    rows = map(_live_row, found)
+    return _table(header, rows, "python -m benchmarks.live_removal")
 
 
 TABLES: Mapping[str, Callable[[Path], str]] = {
@@ -115,6 +130,7 @@ TABLES: Mapping[str, Callable[[Path], str]] = {
     "wrn": wrn,
     "wrn-step": wrn_step,
     "zeta": zeta,
+    "live-removal": live_removal,
     "benchmarks": benchmarks,
     "coverage": coverage,
     "generated": generated,
@@ -168,6 +184,21 @@ def _zeta_row(result: Record) -> Row:
         f"{result['validation_error']:.2f} %",
         f"{result['test_error']:.2f} %",
         ", ".join(f"{value:.2f}" for value in result["zeta"].values()),
+        f"{result['smallest']:.2f} to {result['largest']:.2f}",
+    )
+
+
+def _live_row(result: Record) -> Row:
+    seconds = result["seconds"]
+    return (
+        "removed" if result["removed"] else "kept",
+        str(result["seed"]),
+        "-".join(map(str, result["raw"].values())),
+        f"{result['loss']:.5f}",
+        f"{result['test_error']:.2f} %",
+        f"{seconds[0]:.2f}",
+        f"{seconds[-1]:.2f}",
+        f"{sum(seconds):.1f}",
     )
 
 

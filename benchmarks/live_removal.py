@@ -1,0 +1,105 @@
+"""What live removal changes: LeNet-5 on digits, closed units removed or kept.
+
+`python -m benchmarks.live_removal` prints a table and writes
+results/live_removal/digits.json. Both runs of a seed see the same digits in the same
+order, and their gates have no noise: they agree but for rounding, and one is faster.
+"""
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from diffprune.experiment import Run, read_run, train
+from diffprune.experiment.builtin import digits_sigmoid, lenet5_digits
+from diffprune.experiment.view import architecture
+
+from ._timing import one_thread
+
+RECORD = Path(__file__).parent.parent / "results" / "live_removal" / "digits.json"
+SEEDS = range(3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a run ended.
+
+    Attributes:
+        removed: Whether closed units left the network while it trained.
+        seed: Of the run.
+        raw: Open units of every gate.
+        loss: Mean over the last epoch.
+        test_error: In percent.
+        seconds: On the processor, one thread, in every epoch.
+    """
+
+    removed: bool
+    seed: int
+    raw: dict[str, int]
+    loss: float
+    test_error: float
+    seconds: list[float]
+
+
+def run(seed: int, *, removed: bool) -> Result:
+    """Train once."""
+    recipe = digits_sigmoid(seed)
+    if not removed:
+        recipe = replace(recipe, remove_every=None)
+    with tempfile.TemporaryDirectory() as out:
+        train(lenet5_digits, recipe, out=out)
+        return _result(read_run(Path(out)), removed=removed)
+
+
+def _result(done: Run, *, removed: bool) -> Result:
+    last = done.epochs[-1]
+    return Result(
+        removed=removed,
+        seed=done.recipe.seed,
+        raw=dict(last.raw),
+        loss=last.loss,
+        test_error=last.test_error,
+        seconds=[epoch.processor_seconds for epoch in done.epochs],
+    )
+
+
+def show(results: Sequence[Result]) -> Table:
+    """A row for every run."""
+    table = Table("closed units", "seed", "open gates")
+    for name in ("loss", "test %", "s, first epoch", "s, last epoch", "s, all"):
+        table.add_column(name, justify="right")
+    for r in results:
+        table.add_row(
+            "removed" if r.removed else "kept",
+            str(r.seed),
+            architecture(r.raw),
+            f"{r.loss:.5f}",
+            f"{r.test_error:.2f}",
+            f"{r.seconds[0]:.2f}",
+            f"{r.seconds[-1]:.2f}",
+            f"{sum(r.seconds):.1f}",
+        )
+    return table
+
+
+def main() -> None:
+    """Run all seeds both ways, write the record, print the table."""
+    with one_thread():
+        results = [run(seed, removed=r) for seed in SEEDS for r in (False, True)]
+    record = {
+        "command": "python -m benchmarks.live_removal",
+        "torch": torch.__version__,
+        "results": [asdict(result) for result in results],
+    }
+    RECORD.parent.mkdir(parents=True, exist_ok=True)
+    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    Console().print(show(results))
+
+
+if __name__ == "__main__":
+    main()
