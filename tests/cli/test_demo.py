@@ -1,20 +1,24 @@
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from diffprune.demo.deliver import Delivery
 from diffprune.experiment.builtin import digits_sigmoid
 from diffprune.recipes.digits import load_digits
 from diffprune.recipes.examples import Split
 
 
 @pytest.fixture(autouse=True)
-def few_digits(monkeypatch):
-    """A hundred of each kind, for speed."""
+def quick(monkeypatch):
+    """A hundred digits of each kind, and nothing exported."""
     everything = load_digits()
     few = Split(*(part.take(torch.arange(100)) for part in vars(everything).values()))
     monkeypatch.setattr("diffprune.experiment.builtin.load_digits", lambda: few)
+    delivery = Delivery((Path("here/small"),), ("no ONNX",))
+    monkeypatch.setattr("diffprune.demo.run.deliver", lambda *_, **__: delivery)
 
 
 def test_demo_prints_a_table_and_says_where_the_files_are(diffprune, tmp_path):
@@ -22,7 +26,9 @@ def test_demo_prints_a_table_and_says_where_the_files_are(diffprune, tmp_path):
     assert done.exit_code == 0
     assert "20-50-800-500" in done.stdout
     assert "2,293,000" in done.stdout
-    assert "Written to here: metrics.jsonl, summary.json" in done.stdout
+    assert "Written to here:" in done.stdout
+    assert "small          the small network" in done.stdout
+    assert "left out       no ONNX" in done.stdout
     assert (tmp_path / "here" / "summary.json").exists()
 
 

@@ -5,12 +5,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from diffprune.demo.run import recipes, run_demo
+from diffprune.demo.deliver import Delivery
+from diffprune.demo.run import recipes, sum_up, train_both
 from diffprune.experiment import builtin
 from diffprune.recipes.counting import Widths
 from diffprune.recipes.digits import load_digits
 from diffprune.recipes.examples import Split
 
+NOTHING = Delivery((), ())
 SILENT = {"dense": lambda _: None, "pruned": lambda _: None}
 
 
@@ -26,10 +28,16 @@ def digits():
     quick = replace(builtin.digits_sigmoid(), batch_size=4, remove_every=10)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("diffprune.experiment.builtin.load_digits", lambda: few)
+        patch.setattr("diffprune.demo.run.deliver", lambda *_, **__: NOTHING)
         patch.setattr(
             "diffprune.demo.run.digits_sigmoid", lambda seed: replace(quick, seed=seed)
         )
         yield few
+
+
+def run_demo(out, *, seed, epochs, on_epoch=SILENT):
+    train_both(out, seed=seed, epochs=epochs, on_epoch=on_epoch)
+    return sum_up(out, start=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +67,7 @@ def test_equal_seeds_give_equal_files_on_any_number_of_threads(run, tmp_path, th
         torch.set_num_threads(before)
     assert metrics(tmp_path) == metrics(out)
     expected, actual = (
-        load_file(path / "small.safetensors") for path in (out, tmp_path)
+        load_file(path / "pruned" / "model.safetensors") for path in (out, tmp_path)
     )
     assert expected.keys() == actual.keys()
     assert all(torch.equal(expected[name], actual[name]) for name in expected)
@@ -90,7 +98,7 @@ def test_both_networks_are_trained_alike():
 
 def test_the_saved_weights_are_those_of_a_small_network(run):
     out, summary, _ = run
-    weights = load_file(out / "small.safetensors")
+    weights = load_file(out / "pruned" / "model.safetensors")
     small = summary.to_dict()["pruned"]
     widths = Widths(*small["effective_widths"])
     assert weights["conv1.weight"].shape == (widths.conv1, 1, 5, 5)

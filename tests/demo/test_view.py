@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
@@ -74,6 +76,11 @@ def test_without_removals_there_is_advice_instead_of_a_proof(summary):
     assert "train for longer" in proof(untouched)
 
 
-def test_the_files_are_named_with_their_folder(summary, tmp_path):
-    expected = f"42 seconds. Written to {tmp_path}: metrics.jsonl, summary.json"
-    assert whereabouts(summary) == expected
+def test_the_files_are_named_with_their_folder_and_use(summary, tmp_path):
+    reason = "to write ONNX, onnx must be installed.\nType `pip install ...`."
+    console = Console(record=True, width=200)
+    console.print(whereabouts(replace(summary, missing=(reason,))))
+    text = console.export_text()
+    assert f"42 seconds. Written to {tmp_path}:" in text
+    assert "summary.json   the numbers above" in text
+    assert "left out       to write ONNX, onnx must be installed. Type" in text

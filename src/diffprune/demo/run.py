@@ -2,19 +2,18 @@
 
 import shutil
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
+from diffprune.demo.deliver import deliver
 from diffprune.demo.files import paths, write_files
 from diffprune.demo.summary import Summary
 from diffprune.experiment.builtin import digits_sigmoid, lenet5_digits
 from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import read_run
 from diffprune.experiment.train import OnEpoch, train
+from diffprune.experiment.turns import one_thread
 
 
 def recipes(*, seed: int, epochs: int) -> dict[str, Recipe]:
@@ -23,16 +22,16 @@ def recipes(*, seed: int, epochs: int) -> dict[str, Recipe]:
     return {"dense": replace(pruned, name="dense", strength=None), "pruned": pruned}
 
 
-def run_demo(
+def train_both(
     out: Path, *, seed: int, epochs: int, on_epoch: Mapping[str, OnEpoch]
-) -> Summary:
-    """Train both networks and write what came out into `out`, over an earlier demo.
+) -> None:
+    """Train both networks into run folders in `out`, over those of an earlier demo.
 
-    Equal seeds give equal networks, whatever the number of threads; the global random
-    state is left as it was.
+    Equal seeds give equal networks, whatever the number of threads: sums depend on how
+    many threads share them, so there is one. The global random state is left as it was.
 
     Args:
-        out: Directory; each network has a run folder in it.
+        out: Directory.
         seed: Of both networks.
         epochs: Of both networks.
         on_epoch: For "dense" and "pruned", what to call after every epoch.
@@ -41,28 +40,27 @@ def run_demo(
         ArgumentError: If there is nothing to train or nowhere to write.
         MissingPackageError: If scikit-learn is not installed.
     """
-    start = time.perf_counter()
-    chosen = recipes(seed=seed, epochs=epochs)
-    with _one_thread():
-        for name, recipe in chosen.items():
+    with one_thread():
+        for name, recipe in recipes(seed=seed, epochs=epochs).items():
             shutil.rmtree(out / name, ignore_errors=True)
             train(lenet5_digits, recipe, out=out / name, on_epoch=on_epoch[name])
+
+
+def sum_up(out: Path, *, start: float) -> Summary:
+    """Save, export and report on what `train_both` has left in `out`.
+
+    Args:
+        out: Directory.
+        start: When it all began, by `time.perf_counter`.
+    """
+    dense, pruned = out / "dense", out / "pruned"
+    delivery = deliver(out, dense=dense, pruned=pruned)
     summary = Summary(
-        dense=read_run(out / "dense"),
-        pruned=read_run(out / "pruned"),
+        dense=read_run(dense),
+        pruned=read_run(pruned),
         seconds=time.perf_counter() - start,
-        files=paths(out),
+        files=(*delivery.files, *paths(out)),
+        missing=delivery.missing,
     )
     write_files(out, summary)
     return summary
-
-
-@contextmanager
-def _one_thread() -> Generator[None, None, None]:
-    """Sums depend on how many threads share them; on one they are always the same."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

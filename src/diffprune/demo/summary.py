@@ -19,6 +19,7 @@ class Summary:
     pruned: Run
     seconds: float
     files: tuple[Path, ...]
+    missing: tuple[str, ...] = ()
 
     def certificate(self) -> Certificate | None:
         """The largest difference that any removal made; None if there was none."""
@@ -39,6 +40,7 @@ class Summary:
             "seconds": round(self.seconds, 1),
             "environment": dict(self.pruned.environment),
             "files": [str(path) for path in self.files],
+            "missing": list(self.missing),
         }
 
 

@@ -1,9 +1,20 @@
 """The demo on a terminal: a table, a certificate, a list of files; computes nothing."""
 
+from rich.console import Group
 from rich.table import Table
 
+from diffprune.demo.deliver import EXPORTED, REPORT, SAVED
+from diffprune.demo.files import METRICS, SUMMARY
 from diffprune.demo.summary import Summary, effective, outcome, raw
 from diffprune.experiment.records import Run
+
+_USES = {
+    SAVED: "the small network, for `diffprune.load_pruned`",
+    EXPORTED: "the same for ONNX Runtime",
+    REPORT: "all of this on a page, for a browser",
+    METRICS: "every epoch, one per line",
+    SUMMARY: "the numbers above",
+}
 
 
 def comparison(summary: Summary) -> Table:
@@ -33,11 +44,15 @@ def proof(summary: Summary) -> str:
     return f"{count} removals, each verified: {worst}"
 
 
-def whereabouts(summary: Summary) -> str:
+def whereabouts(summary: Summary) -> Group:
     """Say which files were written, where, and how long it all took."""
-    names = ", ".join(path.name for path in summary.files)
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for path in summary.files:
+        table.add_row(f"  {path.name}", _USES.get(path.name, ""))
+    for reason in summary.missing:
+        table.add_row("  left out", reason.replace("\n", " "))
     out = summary.files[0].parent
-    return f"{summary.seconds:.0f} seconds. Written to {out}: {names}"
+    return Group(f"{summary.seconds:.0f} seconds. Written to {out}:", table)
 
 
 def _pace(run: Run) -> str:
