@@ -22,6 +22,7 @@ from diffprune.budget.control import Gains, Multiplier
 from diffprune.budget.hold import hold_open_, let_close_, scores, set_open_
 from diffprune.budget.limits import Limit, check_reachable, make_limits, marginal
 from diffprune.costs.network import Network
+from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
 from diffprune.surgery.masks import widen
 
@@ -55,6 +56,11 @@ class Controller:
         gates: The gates of its groups, in their order.
         round_to: Widths are multiples of this.
 
+    Attributes:
+        strengths: How hard to push on the units of each gate, until the next look.
+        stage: The number of the budget that is being met.
+        phase: What is being done for it.
+
     Raises:
         ArgumentError: If a budget cannot be met.
     """
@@ -74,6 +80,7 @@ class Controller:
         self.stage, self.phase, self._start = 0, "warm-up", 0
         self._multipliers, self._begin = self._reset()
         self._landing: Masks = {}
+        self.strengths = dict.fromkeys(gates, 0.0)
         for gate in gates.values():
             hold_open_(gate)
 
@@ -82,39 +89,44 @@ class Controller:
         """The limits of the budget that is being met."""
         return self._limits[self.stage]
 
+    def is_due(self, step: int) -> bool:
+        """Whether there is something to do after so many steps."""
+        taken, steps = step - self._start, self.budgets[self.stage].steps
+        if self.phase == "warm-up":
+            return taken >= WARM_UP * steps
+        if self.phase == "closing":
+            every = math.ceil((CLOSED_BY - WARM_UP) * steps / _LOOKS)
+            return taken % every == 0 or taken >= CLOSED_BY * steps
+        return self.phase == "recovery" and taken >= steps
+
     @torch.no_grad()
     def look(self, step: int) -> Look:
-        """Follow the plan, after so many steps."""
-        taken, steps = step - self._start, self.budgets[self.stage].steps
-        if self.phase == "warm-up" and taken >= WARM_UP * steps:
-            self._let_close_()
-        if self.phase == "closing":
-            way = (CLOSED_BY - WARM_UP) * steps
-            progress = min(1.0, (taken - WARM_UP * steps) / way)
-            is_due = taken % math.ceil(way / _LOOKS) == 0
-            return self._close_(progress) if is_due or progress == 1 else Look()
-        if self.phase == "recovery" and taken >= steps:
+        """Follow the plan; call `settle_` when what is to go has gone."""
+        if self.phase == "recovery":
             return self._next_(step)
-        return Look()
+        if self.phase == "warm-up":
+            self._let_close_()
+        part = (step - self._start) / self.budgets[self.stage].steps
+        return self._close_(min(1.0, (part - WARM_UP) / (CLOSED_BY - WARM_UP)))
 
+    @torch.no_grad()
     def finish(self) -> Masks | None:
         """Meet the budget now, if that is still to be done; what is to go for it."""
         if self.phase == "warm-up":
             self._let_close_()
         return self._land_() if self.phase == "closing" else None
 
+    @torch.no_grad()
     def settle_(self) -> None:
-        """Call when the units to remove have gone: after landing, the rest is held."""
-        for gate in self._gates.values() if self.phase == "recovery" else ():
-            hold_open_(gate)
-
-    def strengths(self) -> dict[str, float]:
-        """How hard to push on the units of each gate, until the next look."""
-        if self.phase != "closing":
-            return dict.fromkeys(self._gates, 0.0)
-        prices = [math.exp(multiplier.value) for multiplier in self._multipliers]
-        costs = marginal(self.limits, prices, self.widths())
-        return dict(zip(self._gates, costs.clamp(min=0).tolist(), strict=True))
+        """After a removal: push on what is left, or hold it once the budget is met."""
+        if self.phase == "closing":
+            prices = [math.exp(multiplier.value) for multiplier in self._multipliers]
+            pushes = marginal(self.limits, prices, self.widths()).clamp(min=0)
+            self.strengths = dict(zip(self._gates, pushes.tolist(), strict=True))
+        elif self.phase == "recovery":
+            self.strengths = dict.fromkeys(self._gates, 0.0)
+            for gate in self._gates.values():
+                hold_open_(gate)
 
     def widths(self) -> Float[Tensor, " groups"]:
         """Open units per gate."""
@@ -129,20 +141,42 @@ class Controller:
     def state_dict(self) -> dict[str, Any]:
         """Where it is; as plain data."""
         return {
+            "budgets": [budget.to_dict() for budget in self.budgets],
             "stage": self.stage,
             "phase": self.phase,
             "start": self._start,
             "begin": self._begin,
+            "strengths": self.strengths,
             "multipliers": [asdict(multiplier) for multiplier in self._multipliers],
             "landing": {name: units.tolist() for name, units in self._landing.items()},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from there; thresholds are the gates' own to load."""
+        """Continue from there; thresholds are the gates' own to load.
+
+        Raises:
+            ArgumentError: If the state is that of other budgets.
+        """
+        asked = [budget.to_dict() for budget in self.budgets]
+        if state["budgets"] != asked:
+            raise ArgumentError(
+                f"this state is on its way to {state['budgets']}, and this pruner was "
+                f"asked for {asked}."
+            )
         self.stage, self.phase = state["stage"], state["phase"]
         self._start, self._begin = state["start"], list(state["begin"])
+        self.strengths = dict(state["strengths"])
         self._multipliers = [Multiplier(**saved) for saved in state["multipliers"]]
         self._landing = {n: torch.tensor(u) for n, u in state["landing"].items()}
+
+    def report(self) -> list[str]:
+        """What was asked for and what is used, a line for each limit."""
+        widths = self._rounded(self.widths())
+        return [
+            f"{limit.name}={limit.asked!r}: {float(limit.cost(widths)):,.6g} of "
+            f"{limit.most:,.6g} allowed ({self.phase})"
+            for limit in self.limits
+        ]
 
     def _let_close_(self) -> None:
         self.phase = "closing"
