@@ -68,6 +68,20 @@ def test_the_same_command_goes_on_too(unfinished, diffprune):
     assert diffprune("train", "mine.py:task").exit_code == 0
 
 
+def test_events_for_tensorboard_are_in_the_run_folder(diffprune, tmp_path):
+    pytest.importorskip("tensorboard")
+    done = diffprune("train", "mine.py:task", "--epochs", "1", "--tensorboard")
+    assert done.exit_code == 0, done.stderr
+    assert list((tmp_path / "runs/task-seed0/tensorboard").glob("events*"))
+
+
+def test_a_missing_package_is_named(diffprune, monkeypatch):
+    monkeypatch.setattr("diffprune.experiment.tensorboard.find_spec", lambda _: None)
+    done = diffprune("train", "mine.py:task", "--epochs", "1", "--tensorboard")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "pip install 'diffprune[tensorboard]'" in done.stderr
+
+
 def test_as_a_program(tmp_path):
     command = [sys.executable, "-m", "diffprune", "train", "mine.py:task"]
     arguments = ["--epochs", "1", "--json"]

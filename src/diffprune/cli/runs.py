@@ -1,7 +1,8 @@
 """What commands that train have in common; the loop itself is in `experiment`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from diffprune.experiment.rebuild import task_of
 from diffprune.experiment.records import Outcome
 from diffprune.experiment.reproduce import folder_name
 from diffprune.experiment.task import MakeTask
+from diffprune.experiment.tensorboard import tensorboard
+from diffprune.experiment.train import OnEpoch
 from diffprune.experiment.view import architecture, progress_bars
 from diffprune.recipes.fetch import DATA_VARIABLE
 
@@ -64,24 +67,43 @@ def find_job(
     return Job(make_task, chosen, out or Path("runs") / folder_name(chosen))
 
 
-def run_job(job: Job, device: str = "cpu") -> Outcome:
-    """Train with a progress bar; after Ctrl-C say how to go on, and leave."""
-    name = job.folder.name
+def run_job(
+    job: Job, device: str = "cpu", *, with_tensorboard: bool = False
+) -> Outcome:
+    """Train with a progress bar; after Ctrl-C say how to go on, and leave.
+
+    Args:
+        job: What to train.
+        device: Where.
+        with_tensorboard: Whether epochs become events, too, in the run folder.
+
+    Raises:
+        MissingPackageError: If tensorboard is not installed.
+        ArgumentError: If the run cannot start.
+    """
     try:
-        with progress_bars(screen(), [name], epochs=job.recipe.epochs) as bars:
-            train(
-                job.make_task,
-                job.recipe,
-                out=job.folder,
-                device=device,
-                on_epoch=bars[name],
-            )
+        with _listening(job, with_tensorboard=with_tensorboard) as on_epoch:
+            make_task, recipe, out = job.make_task, job.recipe, job.folder
+            train(make_task, recipe, out=out, device=device, on_epoch=on_epoch)
     except KeyboardInterrupt:
         say(f"Stopped; `diffprune train {job.folder}` goes on from here.")
         raise typer.Exit(INTERRUPTED) from None
     end = read_run(job.folder).outcome
     assert end is not None  # noqa: S101 - `train` has returned
     return end
+
+
+@contextmanager
+def _listening(job: Job, *, with_tensorboard: bool) -> Generator[OnEpoch, None, None]:
+    """Tell a progress bar of every epoch, and TensorBoard if asked to."""
+    name = job.folder.name
+    with ExitStack() as stack:
+        bars = progress_bars(screen(), [name], epochs=job.recipe.epochs)
+        listeners = [stack.enter_context(bars)[name]]
+        if with_tensorboard:
+            events = tensorboard(job.folder / "tensorboard")
+            listeners.append(stack.enter_context(events))
+        yield lambda epoch: [listen(epoch) for listen in listeners]
 
 
 def result(job: Job, end: Outcome) -> str:

@@ -51,6 +51,10 @@ def train(  # noqa: PLR0913 - options of a command
         Path | None, typer.Option(help="Run folder; by default in `runs`.")
     ] = None,
     device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
+    tensorboard: Annotated[
+        bool,
+        typer.Option("--tensorboard", help="Write events, too, into the run folder."),
+    ] = False,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,7 +73,7 @@ def train(  # noqa: PLR0913 - options of a command
     runs.use_data_dir(data_dir)
     with said_plainly():
         job = runs.find_job(task, recipe, given, out=out, dense=dense)
-        end = runs.run_job(job, device)
+        end = runs.run_job(job, device, with_tensorboard=tensorboard)
     if as_json:
         show_json({"folder": str(job.folder), **end.to_dict()})
     else:
