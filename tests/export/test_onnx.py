@@ -42,14 +42,19 @@ class Heads(nn.Module):
         super().__init__()
         self.fc = nn.Linear(3, 4)
 
-    def forward(self, features, *, scale):
+    def forward(self, features, unread, flag=None, *, scale):
         x = self.fc(features) * scale
         return {"logits": x, "boxes": (x[:, :2], x.mean(0)), "none": None}
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    inputs = {"features": torch.rand(1, 3), "scale": torch.rand(1, 1)}
+    inputs = {
+        "features": torch.rand(1, 3),
+        "unread": torch.rand(1, 2),
+        "scale": torch.rand(1, 1),
+        "flag": None,
+    }
     path = tmp_path_factory.mktemp("onnx") / "heads.onnx"
     return dp.to_onnx(Heads(), inputs, path)
 
@@ -58,7 +63,11 @@ def test_inputs_outputs_and_the_batch_are_called_by_their_names(written):
     session = onnxruntime.InferenceSession(written)
     inputs = {value.name: value.shape for value in session.get_inputs()}
     outputs = {value.name: value.shape for value in session.get_outputs()}
-    assert inputs == {"features": ["batch", 3], "scale": ["batch", 1]}
+    assert inputs == {
+        "features": ["batch", 3],
+        "unread": ["batch", 2],
+        "scale": ["batch", 1],
+    }
     assert outputs == {"logits": ["batch", 4], "boxes_0": ["batch", 2], "boxes_1": [4]}
 
 
@@ -69,6 +78,7 @@ def test_the_file_is_valid_and_whole(written):
     )
 
 
+@pytest.mark.slow
 def test_large_weights_get_a_file_of_their_own(tmp_path, monkeypatch):
     monkeypatch.setattr(exporting, "_LARGEST_MESSAGE", 1000)
     model, x = nn.Linear(50, 60), torch.rand(2, 50)
@@ -80,7 +90,7 @@ def test_large_weights_get_a_file_of_their_own(tmp_path, monkeypatch):
 
 
 def test_a_file_that_computes_something_else_is_not_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(exporting, "_session", lambda _: lambda x: [x])
+    monkeypatch.setattr(exporting, "_session", lambda *_: lambda x: [x])
     (tmp_path / "model.onnx").write_bytes(b"older")
     with pytest.raises(ExportError, match="computes something else"):
         dp.to_onnx(nn.Linear(3, 3), torch.rand(2, 3), tmp_path / "model.onnx")
@@ -92,6 +102,7 @@ class Exotic(nn.Module):
         return torch.special.bessel_j0(x)
 
 
+@pytest.mark.slow
 def test_operations_that_onnx_lacks_are_named(tmp_path):
     with pytest.raises(
         ExportError, match=r"(?s)cannot be written as ONNX: .*bessel_j0"

@@ -65,7 +65,7 @@ def _compare(expected: list[Tensor], actual: Sequence[Tensor], shapes: str) -> N
         allowed = _TOLERANCE.get(one.dtype, _COARSE_TOLERANCE) * largest
         try:
             torch.testing.assert_close(
-                other, one.cpu(), rtol=0.0, atol=allowed, equal_nan=True
+                other.cpu(), one.cpu(), rtol=0.0, atol=allowed, equal_nan=True
             )
         except AssertionError as error:
             raise ExportError(

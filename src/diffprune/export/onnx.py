@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 from torch.export import ExportedProgram
-from torch.export.graph_signature import OutputKind, TensorArgument
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 from diffprune.errors import ExportError, MissingPackageError
@@ -58,7 +58,8 @@ def to_onnx(
     target = Path(path)
     with written_whole(target) as partial:
         _write(_converted(program), partial)
-        check_same(model, _session(partial), example_inputs, batch_dim)
+        run = _session(partial, _input_names(program))
+        check_same(model, run, example_inputs, batch_dim)
     return target
 
 
@@ -85,6 +86,13 @@ def _converted(program: ExportedProgram) -> Any:  # noqa: ANN401 - of an optiona
         ) from error
     assert made is not None  # noqa: S101 - only None when given a path
     return made.model_proto
+
+
+def _input_names(program: ExportedProgram) -> list[str]:
+    """A name for every tensor among the inputs, also for those that nothing reads."""
+    specs = program.graph_signature.input_specs
+    given = [s.arg for s in specs if s.kind is InputKind.USER_INPUT]
+    return [arg.name for arg in given if isinstance(arg, TensorArgument)]
 
 
 def _output_names(program: ExportedProgram) -> list[str]:
@@ -126,15 +134,15 @@ def _name_batch_(graph: Any) -> None:  # noqa: ANN401 - of an optional library
             dim.dim_param = pattern.sub("batch", dim.dim_param)
 
 
-def _session(path: Path) -> Run:
+def _session(path: Path, names: list[str]) -> Run:
     import onnxruntime  # noqa: PLC0415 - optional
 
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    names = [value.name for value in session.get_inputs()]
+    read = {value.name for value in session.get_inputs()}
 
     def run(inputs: ExampleInputs) -> list[Tensor]:
-        arrays = [tensor.cpu().numpy() for tensor in tensor_leaves(inputs)]
-        results = session.run(None, dict(zip(names, arrays, strict=True)))
-        return [torch.from_numpy(result) for result in results]
+        named = zip(names, tensor_leaves(inputs), strict=True)
+        arrays = {n: tensor.cpu().numpy() for n, tensor in named if n in read}
+        return [torch.from_numpy(result) for result in session.run(None, arrays)]
 
     return run
