@@ -68,7 +68,12 @@ def test_all_plots_follow_the_pointer(page):
     page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + box["height"] / 2)
     tooltip = page.locator("#vg-tooltip-element.visible")
     tooltip.wait_for()
-    assert re.search(r"Epoch\s*2", tooltip.inner_text())
+    assert tooltip.locator("tr").all_inner_texts() == [
+        "Epoch\t2",
+        "full\t1,000,000",
+        "<b>small\t1,000,000",
+        "other\t1,000,000",
+    ]
     page.wait_for_function("document.getElementById('epoch').value === '2'")
     assert all(rule(page, o) != b for o, b in zip(others, before, strict=True))
     assert "<b>small: 8.00 % error" in page.locator("#readout").inner_text()

@@ -20,8 +20,8 @@ def test_there_is_a_row_for_every_epoch(sources):
 
 
 def test_pace_is_processor_time_per_step(sources):
-    assert frames.pace_title(sources) == "Processor seconds per step"
-    assert frames.epoch_rows(sources)[1]["pace"] == pytest.approx(1.25 / 30)
+    assert frames.pace_title(sources) == "Processor time per step, ms"
+    assert frames.epoch_rows(sources)[1]["pace"] == pytest.approx(1250 / 30)
 
 
 def test_old_records_know_no_steps(make_run):
@@ -29,7 +29,7 @@ def test_old_records_know_no_steps(make_run):
     metrics = folder / "metrics.jsonl"
     metrics.write_text(metrics.read_text().replace('"steps": 30', '"steps": 0'))
     sources = read_sources([folder])
-    assert frames.pace_title(sources) == "Seconds per epoch"
+    assert frames.pace_title(sources) == "Time per epoch, s"
     assert frames.epoch_rows(sources)[1]["pace"] == 1.5
 
 

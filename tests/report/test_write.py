@@ -67,7 +67,7 @@ def test_a_dense_run_alone_has_a_report(make_run, tmp_path):
 def test_certificates_are_summed_up(make_run, tmp_path):
     html = write_report([make_run("small")], tmp_path / "report.html").read_text()
     assert "small: 4 removals, each verified." in html
-    assert "differ by at most 4.0e-07" in html
+    assert "differ by at most 4.0e\N{NON-BREAKING HYPHEN}07" in html
 
 
 def test_finished_runs_are_used_and_others_finished(make_run, tmp_path):

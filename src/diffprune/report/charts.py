@@ -65,7 +65,9 @@ def front(cost: str, title: str) -> Spec:
         y=alt.Y("error:Q", title="Test error, %").scale(zero=False, padding=20),
     )
     points = base.mark_point(filled=True, size=90, opacity=1).encode(
-        color=alt.Color("kind:N").scale(domain=list(KINDS), range=colors),
+        color=alt.Color("kind:N", legend=theme.legend(KINDS)).scale(
+            domain=list(KINDS), range=colors
+        ),
         shape=alt.Shape("kind:N").scale(
             domain=list(KINDS), range=["circle", "diamond", "cross"]
         ),

@@ -43,21 +43,15 @@ def run_curves(quantity: Quantity, colors: Mapping[str, str], last: int) -> Spec
     """
     is_log = quantity.scale == "log"
     ticks: dict[str, Any] = {"values": theme.DECADES} if is_log else {"tickCount": 5}
-    y = (
-        alt.Y(f"{quantity.field}:Q", title=None)
-        .scale(type=quantity.scale, nice=not is_log)
-        .axis(format=quantity.axis, **ticks)
-    )
-    tooltip = [
-        alt.Tooltip("run:N", title="Run"),
-        alt.Tooltip("epoch:Q", title="Epoch"),
-        alt.Tooltip(
-            f"{quantity.field}:Q", title=quantity.title, format=quantity.digits
-        ),
-    ]
     base = alt.Chart(alt.NamedData("epochs"))
-    lines = base.encode(y=y, color=_color("run", colors), tooltip=tooltip)
-    return finished(_linked(base, lines, last))
+    lines = base.encode(
+        y=alt.Y(f"{quantity.field}:Q", title=None)
+        .scale(type=quantity.scale, nice=not is_log)
+        .axis(format=quantity.axis, **ticks),
+        color=_color("run", colors),
+    )
+    tooltip = _Tooltip(quantity.field, quantity.digits, tuple(colors))
+    return finished(_linked(base, lines, tooltip, last))
 
 
 def width_curves(gates: Sequence[str], run: str, last: int) -> Spec:
@@ -71,15 +65,10 @@ def width_curves(gates: Sequence[str], run: str, last: int) -> Spec:
         .axis(format="%", tickCount=5),
         color=_color("gate", colors) if is_told_apart else alt.value(theme.ACCENT),
         detail="gate:N",
-        tooltip=[
-            alt.Tooltip("gate:N", title="Gate"),
-            alt.Tooltip("epoch:Q", title="Epoch"),
-            alt.Tooltip("units:Q", title="Units", format=","),
-            alt.Tooltip("share:Q", title="Left", format=".1%"),
-        ],
     )
     chosen = alt.param(name="run", value=run)
-    return finished(_linked(base, lines, last).add_params(chosen))
+    tooltip = _Tooltip("units", ",", tuple(gates))
+    return finished(_linked(base, lines, tooltip, last).add_params(chosen))
 
 
 def gate_heatmap(gate: str, run: str, *, lowest: float, last: int) -> Spec:
@@ -113,7 +102,23 @@ def gate_heatmap(gate: str, run: str, *, lowest: float, last: int) -> Spec:
     return finished(chart.add_params(*parameters).properties(height=140))
 
 
-def _linked(base: alt.Chart, lines: alt.Chart, last: int) -> Layers:
+@dataclass(frozen=True)
+class _Tooltip:
+    """One value of every series at an epoch; rows call the series 0, 1, and so on."""
+
+    field: str
+    digits: str
+    series: tuple[str, ...]
+
+    def encode(self) -> list[alt.Tooltip]:
+        values = [
+            alt.Tooltip(f"{index}:Q", title=name, format=self.digits)
+            for index, name in enumerate(self.series)
+        ]
+        return [alt.Tooltip("epoch:Q", title="Epoch"), *values]
+
+
+def _linked(base: alt.Chart, lines: alt.Chart, tooltip: _Tooltip, last: int) -> Layers:
     """Lines over epochs, with a rule and dots at the epoch of the page."""
     x = (
         alt.X("epoch:Q", title="Epoch")
@@ -125,7 +130,12 @@ def _linked(base: alt.Chart, lines: alt.Chart, last: int) -> Layers:
         filled=True, size=64, opacity=1, stroke=theme.PAPER, strokeWidth=1.5
     )
     # Seen by the pointer alone: the nearest epoch answers wherever it is.
-    targets = lines.mark_point(opacity=0, size=64).add_params(_hover(nearest=True))
+    targets = (
+        base.transform_pivot("index", value=tooltip.field, groupby=["epoch"])
+        .mark_rule(opacity=0)
+        .encode(x=x, tooltip=tooltip.encode())
+        .add_params(_hover(nearest=True))
+    )
     chart = alt.layer(_rule(base, x), lines.mark_line(), dots, targets)
     return chart.add_params(_epoch(last)).properties(height=220)
 
@@ -151,4 +161,4 @@ def _hover(*, nearest: bool) -> alt.Parameter:
 
 def _color(field: str, colors: Mapping[str, Any]) -> alt.Color:
     scale = alt.Scale(domain=list(colors), range=list(colors.values()))
-    return alt.Color(f"{field}:N", scale=scale, legend=alt.Legend())
+    return alt.Color(f"{field}:N", scale=scale, legend=theme.legend(colors))

@@ -67,12 +67,19 @@ def curves(scene: Scene) -> list[Figure]:
     # A logarithm tells 1 % from 2 % as well as 10 % from 20 %, but has no zero.
     error_scale = "log" if all(row["test"] for row in rows) else "sqrt"
     error = Quantity(
-        field="test", title="Test error, %", digits=".2f", axis="~g", scale=error_scale
+        field="test",
+        title="Test error, %",
+        digits=".2f",
+        axis=",.2~f",
+        scale=error_scale,
     )
     found = [
         _curve(scene, error),
         _curve(scene, Quantity(field="macs", title="Multiply-adds", digits=",")),
-        _curve(scene, Quantity(field="pace", title=scene.pace, digits=".3~s")),
+        _curve(
+            scene,
+            Quantity(field="pace", title=scene.pace, digits=",.3~f", axis=",.3~f"),
+        ),
     ]
     if scene.shown is not None:
         found.insert(1, _widths(scene, scene.shown))

@@ -25,16 +25,17 @@ def epoch_rows(sources: Sequence[Source]) -> list[Row]:
     return [
         {
             "run": source.name,
+            "index": index,
             "epoch": epoch.number,
             "test": epoch.test_error,
             "train": epoch.train_error,
             "validation": epoch.validation_error,
             "parameters": epoch.parameters,
             "macs": epoch.macs,
-            "pace": pace.seconds(epoch),
+            "pace": pace.time(epoch),
             "says": _says(source.name, epoch),
         }
-        for source in sources
+        for index, source in enumerate(sources)
         for epoch in source.run.epochs
     ]
 
@@ -51,6 +52,7 @@ def width_rows(sources: Iterable[Source], dense: Widths) -> list[Row]:
             "run": source.name,
             "epoch": epoch.number,
             "gate": gate,
+            "index": list(dense).index(gate),
             "units": units,
             "share": units / dense[gate],
         }
@@ -156,7 +158,7 @@ def _is_best(row: Row, group: Iterable[Row], cost: str) -> bool:
 
 class _Pace(NamedTuple):
     title: str
-    seconds: Callable[[Epoch], float]
+    time: Callable[[Epoch], float]
 
 
 def _pace(sources: Sequence[Source]) -> _Pace:
@@ -166,10 +168,12 @@ def _pace(sources: Sequence[Source]) -> _Pace:
     """
     epochs = [epoch for source in sources for epoch in source.run.epochs]
     if not all(epoch.steps for epoch in epochs):
-        return _Pace("Seconds per epoch", lambda e: e.seconds)
+        return _Pace("Time per epoch, s", lambda e: e.seconds)
     if not all(epoch.processor_seconds for epoch in epochs):
-        return _Pace("Seconds per step", lambda e: e.seconds / e.steps)
-    return _Pace("Processor seconds per step", lambda e: e.processor_seconds / e.steps)
+        return _Pace("Time per step, ms", lambda e: 1e3 * e.seconds / e.steps)
+    return _Pace(
+        "Processor time per step, ms", lambda e: 1e3 * e.processor_seconds / e.steps
+    )
 
 
 def _says(name: str, epoch: Epoch) -> str:

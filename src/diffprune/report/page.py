@@ -1,5 +1,6 @@
 """A report as data, and the page it becomes; knows no run and no plot."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -106,10 +107,11 @@ def render(page: Page) -> str:
 
 
 def _unbroken(content: object) -> object:
-    """Text in which no line ends between a number and its percent sign."""
+    """Text in which no line ends inside a number, or before its percent sign."""
     if isinstance(content, Markup) or not isinstance(content, str):
         return content
-    return content.replace(" %", "\N{NO-BREAK SPACE}%")
+    text = content.replace(" %", "\N{NO-BREAK SPACE}%")
+    return re.sub(r"(\de)-(\d)", "\\1\N{NON-BREAKING HYPHEN}\\2", text)
 
 
 def _read(name: str) -> str:

@@ -19,10 +19,17 @@ function chooseEpoch(epoch) {
   choose("epoch", epoch);
 }
 
+// Runs of different lengths: what an epoch does not have is left out.
+function tooltip(content, escape) {
+  const rows = Object.entries(content).filter(([, value]) => value !== "NaN");
+  const cells = rows.map(([key, value]) => `<tr><td class="key">${escape(key)}</td><td>${escape(value)}</td></tr>`);
+  return `<table>${cells.join("")}</table>`;
+}
+
 function draw(element) {
   const spec = { ...charts[element.dataset.chart], datasets };
   const names = new Set((spec.params || []).map((param) => param.name));
-  return vegaEmbed(element, spec, { config, mode: "vega-lite", renderer: "svg", actions: false }).then(({ view }) => {
+  return vegaEmbed(element, spec, { config, mode: "vega-lite", renderer: "svg", actions: false, tooltip: { formatTooltip: tooltip } }).then(({ view }) => {
     views.push({ view, names });
     if (names.has("hover")) {
       view.addSignalListener("hover", (_, chosen) => {

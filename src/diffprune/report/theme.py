@@ -4,6 +4,7 @@ Colours are CSS variables, which `style.css` sets for light, dark and paper. The
 follow Okabe and Ito: told apart also by people who do not see all colours.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 INK: Final = "var(--ink)"
@@ -45,7 +46,6 @@ CONFIG: Final[dict[str, Any]] = {
         "labelFontSize": 12,
         "labelLimit": 200,
         "title": None,
-        "columns": 4,
         "columnPadding": 16,
         "padding": 0,
         "offset": 12,
@@ -57,6 +57,12 @@ CONFIG: Final[dict[str, Any]] = {
 
 DECADES: Final = [step * 10.0**power for power in range(-2, 13) for step in (1, 2, 5)]
 """Where a logarithmic axis has its ticks, as far as it has these numbers."""
+
+
+def legend(names: Iterable[str]) -> dict[str, Any]:
+    """A legend with as many columns as the plot is wide enough for."""
+    widest = 40 + 7 * max(map(len, names))
+    return {"columns": {"expr": f"max(1, floor(width / {widest}))"}}
 
 
 def series(count: int) -> list[str]:
