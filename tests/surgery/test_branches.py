@@ -48,6 +48,21 @@ class Shared(Block):
         return self.conv2(self.act(self.conv1(x)) + self.conv1(x))
 
 
+class Auxiliary(Block):
+    """Has a second head that nobody listens to in eval mode."""
+
+    def __init__(self, *, listens):
+        super().__init__()
+        self.aux, self.listens = nn.Conv2d(7 if listens else 5, 2, 1), listens
+
+    def forward(self, x):
+        x = self.stem(x)
+        hidden = self.conv1(x)
+        out = self.head(x + self.conv2(self.act(hidden)))
+        aux = self.aux(hidden if self.listens else x)
+        return (out, aux) if self.training else out
+
+
 class Multiplied(Block):
     """The zero is a factor, not a term."""
 
@@ -91,6 +106,14 @@ def test_what_is_read_elsewhere_stays():
 def test_what_is_called_twice_stays():
     (branch,) = found(Shared())
     assert branch.paths == ("act", "conv2")
+
+
+@pytest.mark.parametrize(
+    ("listens", "paths"), [(True, ("act", "conv2")), (False, ("conv1", "act", "conv2"))]
+)
+def test_what_training_needs_stays(listens, paths):
+    (branch,) = found(Auxiliary(listens=listens))
+    assert branch.paths == paths
 
 
 def test_a_zero_that_is_not_added_is_no_branch():

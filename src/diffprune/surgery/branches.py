@@ -98,9 +98,13 @@ def _branches_in(
 
 
 def needed(graph: fx.Graph, zeros: Collection[fx.Node]) -> set[fx.Node]:
-    """Nodes that the outputs depend on when some are known to be zero."""
+    """Nodes that the results depend on when some are known to be zero.
+
+    Results are the outputs, and whatever else nothing reads: it may be written in
+    place, or be an output in training.
+    """
     found: set[fx.Node] = set()
-    waiting = [node for node in graph.nodes if node.op == "output"]
+    waiting = [node for node in graph.nodes if not node.users]
     while waiting:
         node = waiting.pop()
         if node not in found:
