@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from diffprune.budget import Budget as Budget
     from diffprune.checkpoint import (
         load_checkpoint as load_checkpoint,
         save_checkpoint as save_checkpoint,
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from diffprune.experiment import (
         Recipe as Recipe,
         Task as Task,
+        read_run as read_run,
         train as train,
     )
     from diffprune.export import (
@@ -60,8 +62,9 @@ if TYPE_CHECKING:
     )
 
 _PUBLIC = {
+    "budget": ("Budget",),
     "checkpoint": ("load_checkpoint", "save_checkpoint"),
-    "experiment": ("Recipe", "Task", "train"),
+    "experiment": ("Recipe", "Task", "read_run", "train"),
     "export": ("to_exported_program", "to_onnx"),
     "gates": ("ApproximateBernoulli", "Gate", "fold_gates", "g", "gate_weight"),
     "graph": ("Groups", "PruneGroup", "find_groups"),

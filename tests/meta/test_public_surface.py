@@ -8,13 +8,14 @@ import diffprune
 
 SURFACE = {
     "ApproximateBernoulli": "base u threshold sharpness * validate_args",
+    "Budget": "* macs params memory size latency steps",
     "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness init_std "
     "beta_margin dim base index min_open",
     "Groups": "groups frozen attributes tensors products solution",
     "Plan": "kept tensors attributes certificate",
     "PruneGroup": "name size axes parameters macs atom",
-    "Pruner": "model example_inputs * strength gate schedule reopen patience round_to "
-    "freeze heads rules on_removal",
+    "Pruner": "model example_inputs * strength budget gate schedule reopen patience "
+    "round_to freeze heads rules on_removal on_budget",
     "Recipe": "* name epochs batch_size lr gate_lr weight_decay decay decay_after "
     "decay_factor clip_norm amp gate strength remove_every reopen seed",
     "Task": "* model train test validation loss error optimizer",
@@ -33,6 +34,7 @@ SURFACE = {
     "load_sparse": "model path",
     "parameter_groups": "model * weight_decay lr gate_lr",
     "plan_removal": "groups keep * round_to min_units scores",
+    "read_run": "folder",
     "remove": "model example_inputs keep * round_to min_units scores **options",
     "save_checkpoint": "path pruner optimizer * extra",
     "save_pruned": "model folder * optimizer",
@@ -43,6 +45,7 @@ SURFACE = {
 }
 METHODS = {
     "ApproximateBernoulli": "expand prob_open rsample sample",
+    "Budget": "asked to_dict",
     "Gate": "at_floor extra_repr forward is_open keep_ prob_open values",
     "Groups": "macs parameters",
     "Plan": "from_json then to_json",

@@ -4,6 +4,7 @@ Knows the names and formats of the files in a run folder, not how they came abou
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -119,16 +120,17 @@ class Run:
     task: str | None = None
 
 
-def read_run(folder: Path) -> Run:
+def read_run(folder: str | os.PathLike[str]) -> Run:
     """Read a run, finished or not.
 
     Raises:
         ArgumentError: If the folder holds none, or a damaged one.
     """
-    if not (folder / RECIPE).is_file():
+    path = Path(folder)
+    if not (path / RECIPE).is_file():
         raise ArgumentError(f"`{folder}` holds no run: there is no `{RECIPE}` in it.")
     try:
-        return _read(folder)
+        return _read(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ArgumentError(
             f"the run in `{folder}` is damaged, or of another version of diffprune: "
