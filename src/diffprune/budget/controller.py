@@ -157,17 +157,30 @@ class Controller:
         Raises:
             ArgumentError: If the state is that of other budgets.
         """
+        self.check_state(state)
+        self.stage, self.phase = state["stage"], state["phase"]
+        self._start, self._begin = state["start"], list(state["begin"])
+        self.strengths = dict(state["strengths"])
+        self._multipliers = [Multiplier(**saved) for saved in state["multipliers"]]
+        self._landing = {n: torch.tensor(u) for n, u in state["landing"].items()}
+
+    def check_state(self, state: Mapping[str, Any]) -> None:
+        """Refuse a state that is on its way to something else.
+
+        Raises:
+            ArgumentError: If the state is that of other budgets.
+        """
         asked = [budget.to_dict() for budget in self.budgets]
         if state["budgets"] != asked:
             raise ArgumentError(
                 f"this state is on its way to {state['budgets']}, and this pruner was "
                 f"asked for {asked}."
             )
-        self.stage, self.phase = state["stage"], state["phase"]
-        self._start, self._begin = state["start"], list(state["begin"])
-        self.strengths = dict(state["strengths"])
-        self._multipliers = [Multiplier(**saved) for saved in state["multipliers"]]
-        self._landing = {n: torch.tensor(u) for n, u in state["landing"].items()}
+
+    def used(self) -> dict[str, float]:
+        """What part of each limit is used by now; all is well up to one."""
+        widths = self._rounded(self.widths())
+        return {limit.name: limit.used(widths) for limit in self.limits}
 
     def report(self) -> list[str]:
         """What was asked for and what is used, a line for each limit."""

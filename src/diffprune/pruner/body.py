@@ -139,12 +139,17 @@ class Body(Generic[ModuleT]):
             self.groups = groups
             raise
 
+    def plain_copy(self) -> ModuleT:
+        """A copy of the model as it is now, its gates folded into it."""
+        copied = copy.deepcopy(self.model)
+        self.gated.finish_(copied, self.groups)
+        vars(copied).pop(MARK)
+        return copied
+
     def finish_(self) -> None:
         """Fold the gates into the models and take them out, if outputs stay."""
         before = outputs(self.model, self.example_inputs)
-        trial = copy.deepcopy(self.model)
-        self.gated.finish_(trial, self.groups)
-        cut.certificate(before, outputs(trial, self.example_inputs))
+        cut.certificate(before, outputs(self.plain_copy(), self.example_inputs))
         for model in [self.model, *self.copies]:
             self.gated.finish_(model, self.groups)
             vars(model).pop(MARK)

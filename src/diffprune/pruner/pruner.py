@@ -3,6 +3,7 @@
 The one place where gates, groups and surgery meet.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
@@ -12,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from diffprune._typing import Bool, Float
+from diffprune.budget import Budget, Controller
 from diffprune.errors import ArgumentError, FinishedError
 from diffprune.gates import Gate
 from diffprune.gates.bank import Bank
@@ -27,7 +29,8 @@ from diffprune.pruner.history import Shrinkage
 from diffprune.pruner.options import Gates, Schedule, check_options, default_gate
 from diffprune.pruner.resume import read_state
 from diffprune.pruner.safety import are_finite, closed_for_good, looked
-from diffprune.pruner.strengths import Strength, strength_of
+from diffprune.pruner.steering import Budgets, check_same_budget, make_controller
+from diffprune.pruner.strengths import DEFAULT_STRENGTH, Strength, strength_of
 from diffprune.pruner.summary import summarise
 from diffprune.surgery.masks import widen
 from diffprune.surgery.plan import Certificate, Plan
@@ -49,10 +52,12 @@ class Pruner(Generic[ModuleT]):
         example_inputs: A tensor, a tuple, or a dict of keyword arguments.
         strength: How hard open units are pushed to close: one number, a function of the
             group (`by_macs`, `by_parameters`), or either by name pattern; groups that
-            no pattern matches are left whole.
+            no pattern matches are left whole. By default 1e-5.
+        budget: What the model may cost in the end, instead of a strength; several are
+            met in turn, from the largest to the smallest.
         gate: Makes the gate of a group; one function, or one per name pattern.
         schedule: Look for closed units every so many steps, or when a function of the
-            step number says so.
+            step number says so. A budget has a schedule of its own.
         reopen: Units of gates with noise or competition may open again. They are
             removed once the probability that they do in the next step is below this.
             Without noise a closed sigmoid gate cannot open, and its unit goes at once.
@@ -62,6 +67,8 @@ class Pruner(Generic[ModuleT]):
         heads: Whether attention loses `"whole"` heads, units `"inside"`, or `"both"`.
         rules: Rules for ops that have none.
         on_removal: Called with every `Shrinkage`.
+        on_budget: Called with every budget once the model has met it and recovered, and
+            with a plain copy of the model as it then is.
 
     Example:
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
@@ -78,7 +85,8 @@ class Pruner(Generic[ModuleT]):
         model: ModuleT,
         example_inputs: ExampleInputs,
         *,
-        strength: Strength = 1e-5,
+        strength: Strength | None = None,
+        budget: Budgets | None = None,
         gate: Gates = default_gate,
         schedule: Schedule = 100,
         reopen: float = 0.05,
@@ -88,6 +96,7 @@ class Pruner(Generic[ModuleT]):
         heads: Literal["both", "whole", "inside"] = "both",
         rules: Mapping[Op, Rule] | None = None,
         on_removal: Callable[[Shrinkage], None] | None = None,
+        on_budget: Callable[[Budget, ModuleT], None] | None = None,
     ) -> None:
         check_options(model, schedule, reopen, patience, round_to)
         self.example_inputs = example_inputs
@@ -95,12 +104,13 @@ class Pruner(Generic[ModuleT]):
         self.steps = 0
         self._schedule, self._reopen, self._round_to = schedule, reopen, round_to
         self._patience = patience
-        self._strength, self._on_removal = strength, on_removal
+        self._strength = DEFAULT_STRENGTH if strength is None else strength
+        self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
         self._body = begin_(
             model,
             example_inputs,
-            strength=strength,
+            strength=self._strength,
             gate=gate,
             freeze=freeze,
             heads=heads,
@@ -112,6 +122,11 @@ class Pruner(Generic[ModuleT]):
             for name, gate in self.gates.items()
         }
         self.dense = self.shape()
+        self.controller = (
+            None
+            if budget is None
+            else make_controller(budget, self._body, strength, round_to)
+        )
         self._strengths = self._compute_strengths()
 
     @property
@@ -168,6 +183,8 @@ class Pruner(Generic[ModuleT]):
         """Call after every optimizer step: now and then, removes closed units."""
         self._check_running()
         self.steps += 1
+        if self.controller is not None:
+            return self._follow_(self.controller, optimizers)
         every = self._schedule
         is_due = every(self.steps) if callable(every) else self.steps % every == 0
         return self.remove_closed_(*optimizers) if is_due else None
@@ -200,6 +217,8 @@ class Pruner(Generic[ModuleT]):
         """
         self._check_running()
         if are_finite(dict(self.model.named_parameters())):
+            if self.controller is not None:
+                self._meet_(self.controller, optimizers)
             closed = {name: ~gate.is_open() for name, gate in self.gates.items()}
             self._remove_(closed, optimizers)
         self._body.finish_()
@@ -225,6 +244,7 @@ class Pruner(Generic[ModuleT]):
             "looks": {name: looks.tolist() for name, looks in self._looks.items()},
             "steps": self.steps,
             "history": [record.to_dict() for record in self.history],
+            "budget": self.controller and self.controller.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
@@ -241,9 +261,44 @@ class Pruner(Generic[ModuleT]):
                 "this pruner has already removed units; load the state into a new one."
             )
         saved = read_state(state, self.groups, self._body.gated.units)
+        check_same_budget(state.get("budget"), self.controller)
         self._cut_(saved.needed, saved.closed, optimizers, verify=False)
         self._looks = {name: looks.clone() for name, looks in saved.looks.items()}
         self.steps, self.history = saved.steps, list(saved.history)
+        if self.controller is not None:
+            self.controller.load_state_dict(state["budget"])
+            self._strengths = self._compute_strengths()
+
+    def _follow_(
+        self, controller: Controller, optimizers: Sequence[Optimizer]
+    ) -> Shrinkage | None:
+        """Take the next step on the way to a budget."""
+        if not controller.is_due(self.steps):
+            return None
+        if not are_finite(dict(self.model.named_parameters())):
+            return None
+        look, record = controller.look(self.steps), None
+        if look.closed is not None:
+            record = self._remove_(look.closed, optimizers)
+            controller.settle_()
+            self._strengths = self._compute_strengths()
+        if look.met is not None and self._on_budget is not None:
+            self._on_budget(look.met, self._body.plain_copy())
+        return record
+
+    def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
+        """Meet a budget at the end of a run that was too short for it."""
+        closed = controller.finish()
+        if closed is None:
+            return
+        self._remove_(closed, optimizers)
+        controller.settle_()
+        warnings.warn(
+            f"the budget was met only now, after {self.steps} steps, and nothing has "
+            "recovered from it. Give it the number of steps that you train for: "
+            f"`Budget(..., steps={max(1, self.steps)})`.",
+            stacklevel=3,
+        )
 
     def _remove_(
         self, closed: Mapping[str, Units], optimizers: Sequence[Optimizer]
@@ -270,6 +325,8 @@ class Pruner(Generic[ModuleT]):
         kept, found = self._body.cut_(needed, closed, optimizers, verify=verify)
         for name, units in kept.items():
             self._looks[name] = self._looks[name][units]
+            if self.controller is not None:
+                self.controller.keep_(name, units)
         self._strengths = self._compute_strengths()
         return found
 
@@ -289,6 +346,8 @@ class Pruner(Generic[ModuleT]):
         return self._body.units()
 
     def _compute_strengths(self) -> dict[str, float]:
+        if self.controller is not None:
+            return self.controller.strengths
         units = self.units()
         return {u.name: strength_of(self._strength, u) or 0.0 for u in units}
 

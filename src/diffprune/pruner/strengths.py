@@ -2,13 +2,15 @@
 
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.graph import PruneGroup
 
 OneStrength: TypeAlias = float | Callable[[PruneGroup], float]
 Strength: TypeAlias = OneStrength | Mapping[str, OneStrength]
+
+DEFAULT_STRENGTH: Final = 1e-5
 
 
 def by_macs(strength: float) -> Callable[[PruneGroup], float]:

@@ -30,8 +30,9 @@ def summarise(pruner: "Pruner[Any]") -> str:
     console = Console(width=100, no_color=True)
     with console.capture() as captured:
         console.print(table)
+    asked = [] if pruner.controller is None else pruner.controller.report()
     totals = (
         f"{now.parameters:,} of {dense.parameters:,} parameters, "
         f"{now.macs:,} of {dense.macs:,} MACs"
     )
-    return captured.get() + totals
+    return captured.get() + "\n".join([totals, *asked])

@@ -1,0 +1,62 @@
+"""From the budgets users ask for to what steers the gates of a model there."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from torch import nn
+
+from diffprune.budget import Budget, Controller
+from diffprune.costs.network import Network
+from diffprune.errors import ArgumentError
+from diffprune.pruner.attach import Attached
+from diffprune.pruner.body import Body
+from diffprune.pruner.strengths import Strength
+
+Budgets: TypeAlias = Budget | Sequence[Budget]
+
+
+def make_controller(
+    budget: Budgets, body: Body[Any], strength: Strength | None, round_to: int
+) -> Controller:
+    """Steer a gated model, of which nothing was removed yet, to its budgets.
+
+    Raises:
+        ArgumentError: If a budget cannot be met, or other options contradict it.
+    """
+    budgets = [budget] if isinstance(budget, Budget) else list(budget)
+    if not budgets:
+        raise ArgumentError("budget=[] asks for nothing: leave it out.")
+    if strength is not None:
+        raise ArgumentError(
+            "a budget finds its own strengths: leave `strength=` out.\n"
+            "To keep layers whole, type `freeze=[...]`."
+        )
+    if not isinstance(body.gated, Attached):
+        raise ArgumentError(
+            "budgets steer the gates that a pruner adds, and this model has its own: "
+            f"{', '.join(f'`{name}`' for name in body.gates)}.\n"
+            "Take those out of the model, or use `strength=`."
+        )
+    return Controller(budgets, _network(body), body.gates, round_to)
+
+
+def check_same_budget(state: object, controller: Controller | None) -> None:
+    """Refuse the state of a run with a budget for one without, and the reverse.
+
+    Raises:
+        ArgumentError: If only one of them has a budget, or they have different ones.
+    """
+    if isinstance(state, dict) and controller is not None:
+        controller.check_state(state)
+    if (state is None) != (controller is None):
+        has, lacks = ("pruner", "state") if state is None else ("state", "pruner")
+        raise ArgumentError(
+            f"this {has} has a budget and the {lacks} has none.\n"
+            "Load a state into a pruner made with the same arguments."
+        )
+
+
+def _network(body: Body[Any]) -> Network:
+    """The model as it will be in use, without gates: what costs are about."""
+    plain: nn.Module = body.plain_copy()
+    return Network(plain, body.example_inputs, body.groups, body.units())
