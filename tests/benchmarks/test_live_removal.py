@@ -6,6 +6,8 @@ from rich.console import Console
 from benchmarks import live_removal
 from diffprune.experiment.builtin import digits_sigmoid
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def results():
