@@ -53,11 +53,30 @@ def test_bars_are_as_long_as_roots():
 
 
 def test_histograms_count_every_unit_once(sources):
-    rows = [r for r in frames.gate_rows(sources) if r["gate"] == "fc1"]
+    rows = frames.gate_rows(sources, ["fc1"])
+    assert {row["gate"] for row in rows} == {"fc1"}
     for epoch, units in ((1, 250), (4, 100)):
-        cells = [row for row in rows if row["epoch"] == epoch]
-        assert sum(row["count"] for row in cells) == units
-        assert sum(row["share"] for row in cells) == pytest.approx(1)
+        assert sum(row["count"] for row in rows if row["epoch"] == epoch) == units
+
+
+def test_probabilities_are_summed_up(sources):
+    *_, last = frames.probability_rows(sources, "conv1")
+    assert last == {
+        "run": "small",
+        "epoch": 4,
+        "units": 4,
+        "lowest": 0.125,
+        "median": 0.5,
+        "highest": 0.875,
+    }
+
+
+def test_of_many_gates_the_widest_are_drawn_in_order():
+    dense = {f"layer{number}": number % 7 for number in range(20)}
+    drawn = frames.widest(dense)
+    assert len(drawn) == frames.MAX_GATES
+    assert drawn == [gate for gate in dense if gate in drawn]
+    assert min(dense[gate] for gate in drawn) >= 3
 
 
 def test_a_probability_of_one_is_in_the_last_bin():
@@ -66,11 +85,11 @@ def test_a_probability_of_one_is_in_the_last_bin():
 
 def test_long_runs_have_no_more_columns_than_can_be_seen(make_run):
     (source,) = read_sources([make_run("long", epochs=150, gates={"fc": 4})])
-    rows = frames.gate_rows([source])
-    starts = sorted({row["start"] for row in rows})
+    rows = frames.gate_rows([source], ["fc"])
+    starts = sorted({row["epoch"] for row in rows})
     assert len(starts) == 50
-    stops = sorted({row["stop"] for row in rows})
-    assert starts[1:] == stops[:-1]
+    assert starts[1:] == [row + 3 for row in starts[:-1]]
+    assert {row["epochs"] for row in rows} == {3}
 
 
 def test_only_what_nothing_beats_is_on_the_front():

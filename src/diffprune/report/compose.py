@@ -63,6 +63,7 @@ def _scene(
     widths = {gate: dense.widths.get(gate, units) for gate, units in first.items()}
     is_known = set(widths) <= set(dense.widths)
     at_start = "before" if is_known else "after the first epoch"
+    drawn = frames.widest(widths)
     everyone = [dense, *networks] if dense.error is not None else networks
     return Scene(
         colors=_colors(sources),
@@ -71,13 +72,14 @@ def _scene(
         at_start=at_start,
         last=max(source.last.number for source in sources),
         pace=frames.pace_title(sources),
+        probabilities={gate: frames.probability_rows(gated, gate) for gate in drawn},
         datasets={
             "epochs": frames.epoch_rows(sources),
             "widths": frames.width_rows(gated, widths),
             "architecture": frames.architecture_rows(
                 networks, widths, at_start=at_start
             ),
-            "gates": frames.gate_rows(gated),
+            "gates": frames.gate_rows(gated, drawn),
             "front": frames.front_rows(everyone, published),
         },
     )

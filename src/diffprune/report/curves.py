@@ -12,6 +12,7 @@ import altair as alt
 
 from diffprune.report import theme
 from diffprune.report.charts import Layers, Spec, finished
+from diffprune.report.frames import BINS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,24 +79,35 @@ def gate_heatmap(gate: str, run: str, *, lowest: float, last: int) -> Spec:
         .transform_filter("datum.run === run")
         .transform_filter(alt.FieldEqualPredicate(field="gate", equal=gate))
     )
-    cells = base.mark_rect(color=theme.ACCENT).encode(
-        x=alt.X("start:Q", title="Epoch")
-        .scale(domain=[0.5, last + 0.5], nice=False)
-        .axis(tickMinStep=1, tickCount=6, format="d"),
-        x2="stop:Q",
-        y=alt.Y("low:Q", title=None)
-        .scale(domain=[lowest, 1])
-        .axis(values=[0, 0.25, 0.5, 0.75, 1], format="%"),
-        y2="high:Q",
-        opacity=alt.Opacity("share:Q", legend=None).scale(
-            type="sqrt", domain=[0, 0.5], range=[0.08, 1], clamp=True
-        ),
-        tooltip=[
-            alt.Tooltip("epoch:Q", title="Epoch"),
-            alt.Tooltip("low:Q", title="Open, from", format=".1%"),
-            alt.Tooltip("high:Q", title="to", format=".1%"),
-            alt.Tooltip("count:Q", title="Units", format=","),
-        ],
+    cells = (
+        base.transform_joinaggregate(units="sum(count)", groupby=["epoch"])
+        .transform_calculate(
+            start="datum.epoch - 0.5",
+            stop="datum.epoch - 0.5 + datum.epochs",
+            low=f"datum.bin / {BINS}",
+            high=f"(datum.bin + 1) / {BINS}",
+            share="datum.count / datum.units",
+        )
+        .mark_rect(color=theme.ACCENT)
+        .encode(
+            x=alt.X("start:Q", title="Epoch")
+            .scale(domain=[0.5, last + 0.5], nice=False)
+            .axis(tickMinStep=1, tickCount=6, format="d"),
+            x2="stop:Q",
+            y=alt.Y("low:Q", title=None)
+            .scale(domain=[lowest, 1])
+            .axis(values=[0, 0.25, 0.5, 0.75, 1], format="%"),
+            y2="high:Q",
+            opacity=alt.Opacity("share:Q", legend=None).scale(
+                type="sqrt", domain=[0, 0.5], range=[0.08, 1], clamp=True
+            ),
+            tooltip=[
+                alt.Tooltip("epoch:Q", title="Epoch"),
+                alt.Tooltip("low:Q", title="Open, from", format=".1%"),
+                alt.Tooltip("high:Q", title="to", format=".1%"),
+                alt.Tooltip("count:Q", title="Units", format=","),
+            ],
+        )
     )
     chart = alt.layer(cells.add_params(_hover(nearest=False)), _rule(base, "epoch:Q"))
     parameters = _epoch(last), alt.param(name="run", value=run)

@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from diffprune.experiment.records import Widths
 from diffprune.report import charts
 from diffprune.report.curves import Quantity, gate_heatmap, run_curves, width_curves
-from diffprune.report.frames import Row
+from diffprune.report.frames import BINS, Row
 from diffprune.report.page import Figure
-from diffprune.report.words import Table, percent
-
-MAX_GATES: Final = 12
-"""Gates whose probabilities are drawn; of more, the widest ones are."""
+from diffprune.report.words import Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +22,7 @@ class Scene:
         at_start: What that moment is called.
         last: The last epoch of any run.
         pace: What is plotted as the pace of training.
+        probabilities: What those of every gate that is shown are between.
         datasets: Rows, by the names that plots call them.
     """
 
@@ -35,6 +32,7 @@ class Scene:
     at_start: str
     last: int
     pace: str
+    probabilities: Mapping[str, Sequence[Row]]
     datasets: Mapping[str, Sequence[Row]]
 
 
@@ -91,15 +89,17 @@ def gates(scene: Scene) -> list[Figure]:
     rows = scene.datasets["gates"]
     if scene.shown is None or not rows:
         return []
-    widest = sorted(scene.widths, key=lambda gate: -scene.widths[gate])[:MAX_GATES]
-    chosen = [gate for gate in scene.widths if gate in widest]
-    lowest = min(0.5, *(row["low"] for row in rows))
-    specs = [
-        gate_heatmap(gate, scene.shown, lowest=lowest, last=scene.last)
-        for gate in chosen
+    lowest = min(BINS // 2, *(row["bin"] for row in rows)) / BINS
+    return [
+        Figure(
+            name=f"gate-{number}",
+            title=gate,
+            alt=f"Histograms of the open probabilities of {gate} over epochs.",
+            spec=gate_heatmap(gate, scene.shown, lowest=lowest, last=scene.last),
+            table=_probabilities(scene.probabilities[gate]),
+        )
+        for number, gate in enumerate(scene.probabilities)
     ]
-    pairs = zip(chosen, specs, strict=True)
-    return [_gate(scene, *pair, number) for number, pair in enumerate(pairs)]
 
 
 def front(scene: Scene) -> list[Figure]:
@@ -162,40 +162,36 @@ def _widths(scene: Scene, shown: str) -> Figure:
             f"{scene.last} epochs."
         ),
         spec=width_curves(list(scene.widths), shown, scene.last),
-        table=Table(
-            ("Epoch", "Run", "Gate", "Units", "Left"),
-            tuple(
-                (
-                    str(row["epoch"]),
-                    row["run"],
-                    row["gate"],
-                    str(row["units"]),
-                    percent(row["share"]),
-                )
-                for row in scene.datasets["widths"]
-            ),
+        table=_by_gate(scene.datasets["widths"], list(scene.widths)),
+    )
+
+
+def _by_gate(rows: Sequence[Row], gates: Sequence[str]) -> Table:
+    """One row per run and epoch, one column per gate."""
+    cells = {(r["run"], r["epoch"], r["gate"]): str(r["units"]) for r in rows}
+    keys = dict.fromkeys((row["run"], row["epoch"]) for row in rows)
+    return Table(
+        ("Epoch", "Run", *gates),
+        tuple(
+            (str(epoch), run, *(cells.get((run, epoch, gate), "") for gate in gates))
+            for run, epoch in keys
         ),
     )
 
 
-def _gate(scene: Scene, gate: str, spec: charts.Spec, number: int) -> Figure:
-    rows = [row for row in scene.datasets["gates"] if row["gate"] == gate]
-    return Figure(
-        name=f"gate-{number}",
-        title=gate,
-        alt=f"Histograms of the open probabilities of {gate} over epochs.",
-        spec=spec,
-        table=Table(
-            ("Epoch", "Run", "Probability", "Units"),
-            tuple(
-                (
-                    str(row["epoch"]),
-                    row["run"],
-                    f"{row['low']:.1%} to {row['high']:.1%}",
-                    str(row["count"]),
-                )
-                for row in rows
-            ),
+def _probabilities(rows: Sequence[Row]) -> Table:
+    return Table(
+        ("Epoch", "Run", "Units", "Lowest", "Median", "Highest"),
+        tuple(
+            (
+                str(row["epoch"]),
+                row["run"],
+                str(row["units"]),
+                f"{row['lowest']:.1%}",
+                f"{row['median']:.1%}",
+                f"{row['highest']:.1%}",
+            )
+            for row in rows
         ),
     )
 

@@ -3,7 +3,8 @@
 A *row* is a flat mapping, ready for JSON.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from diffprune.experiment.records import Epoch, Widths
@@ -15,8 +16,10 @@ from diffprune.report.sources import Source
 Row = Mapping[str, Any]
 BINS: Final = 40
 """Of a histogram of open probabilities."""
-MAX_COLUMNS: Final = 60
+MAX_COLUMNS: Final = 50
 """Epochs that the histograms of one run show at most."""
+MAX_GATES: Final = 12
+"""Gates that have histograms; of more, the widest ones do."""
 
 
 def epoch_rows(sources: Sequence[Source]) -> list[Row]:
@@ -54,7 +57,7 @@ def width_rows(sources: Iterable[Source], dense: Widths) -> list[Row]:
             "gate": gate,
             "index": list(dense).index(gate),
             "units": units,
-            "share": units / dense[gate],
+            "share": round(units / dense[gate], 4),
         }
         for source in sources
         for epoch in source.run.epochs
@@ -86,9 +89,49 @@ def architecture_rows(
     ]
 
 
-def gate_rows(sources: Iterable[Source]) -> list[Row]:
-    """Histograms of open probabilities, by run, gate and epoch; empty bins left out."""
-    return [row for source in sources for row in _histograms(source)]
+def gate_rows(sources: Iterable[Source], gates: Collection[str]) -> list[Row]:
+    """Histograms of open probabilities, by run, gate and epoch; empty bins left out.
+
+    A row is short, as there are many: what follows from it is left to the plot.
+    """
+    return [
+        {
+            "run": source.name,
+            "gate": gate,
+            "epoch": epoch.number,
+            "epochs": stride,
+            "bin": bin_,
+            "count": count,
+        }
+        for source in sources
+        for stride, epoch in _columns(source)
+        for gate, probabilities in epoch.prob_open.items()
+        if gate in gates
+        for bin_, count in _counts(probabilities)
+    ]
+
+
+def probability_rows(sources: Iterable[Source], gate: str) -> list[Row]:
+    """What the open probabilities of one gate are between, by run and epoch."""
+    return [
+        {
+            "run": source.name,
+            "epoch": epoch.number,
+            "units": len(probabilities),
+            "lowest": min(probabilities),
+            "median": statistics.median(probabilities),
+            "highest": max(probabilities),
+        }
+        for source in sources
+        for _, epoch in _columns(source)
+        if (probabilities := epoch.prob_open.get(gate))
+    ]
+
+
+def widest(dense: Widths) -> list[str]:
+    """The gates whose probabilities are worth a plot, in the order of the model."""
+    largest = sorted(dense, key=lambda gate: -dense[gate])[:MAX_GATES]
+    return [gate for gate in dense if gate in largest]
 
 
 def first_widths(sources: Iterable[Source]) -> dict[str, int]:
@@ -181,23 +224,12 @@ def _says(name: str, epoch: Epoch) -> str:
     return f"{name}: {epoch.test_error:.2f} % error, {widths}{short(epoch.macs)} MACs"
 
 
-def _histograms(source: Source) -> Iterator[Row]:
+def _columns(source: Source) -> Iterator[tuple[int, Epoch]]:
+    """Epochs as far as they can be seen, with how many each one stands for."""
     epochs = source.run.epochs
     stride = -(-len(epochs) // MAX_COLUMNS)
     for epoch in epochs[::stride]:
-        for gate, probabilities in epoch.prob_open.items():
-            for bin_, count in _counts(probabilities):
-                yield {
-                    "run": source.name,
-                    "gate": gate,
-                    "epoch": epoch.number,
-                    "start": epoch.number - 0.5,
-                    "stop": epoch.number - 0.5 + stride,
-                    "low": bin_ / BINS,
-                    "high": (bin_ + 1) / BINS,
-                    "count": count,
-                    "share": count / len(probabilities),
-                }
+        yield stride, epoch
 
 
 def _counts(probabilities: Sequence[float]) -> Iterator[tuple[int, int]]:
