@@ -206,3 +206,12 @@ def test_live_removal_changes_the_time_and_not_the_result(
         assert (a.raw, a.test_error) == (b.raw, b.test_error)
         assert a.loss == pytest.approx(b.loss, rel=1e-5)
     assert kept.outcome.macs == removed.outcome.macs
+
+
+def test_a_budget_is_met_by_the_end(toy, recipe, tmp_path):
+    asked = replace(recipe, budget={"params": 0.5})
+    small = train(toy, asked, out=tmp_path / "run")
+    whole = sum(p.numel() for p in toy(recipe).model.parameters())
+    left = sum(p.numel() for p in small.parameters())
+    assert 0.4 * whole <= left <= 0.5 * whole
+    assert read_run(tmp_path / "run").recipe == asked

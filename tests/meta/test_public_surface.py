@@ -17,7 +17,7 @@ SURFACE = {
     "Pruner": "model example_inputs * strength budget gate schedule reopen patience "
     "round_to freeze heads rules on_removal on_budget",
     "Recipe": "* name epochs batch_size lr gate_lr weight_decay decay decay_after "
-    "decay_factor clip_norm amp gate strength remove_every reopen seed",
+    "decay_factor clip_norm amp gate strength budget remove_every reopen seed",
     "Task": "* model train test validation loss error optimizer",
     "apply_plan": "model plan",
     "by_macs": "strength",

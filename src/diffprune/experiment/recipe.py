@@ -45,6 +45,8 @@ class Recipe:
         gate: What the gates are like.
         strength: How hard open units are pushed to close, see `Pruner`; None trains the
             model as it is, without gates.
+        budget: What the model may cost in the end, as arguments of `Budget`; it finds
+            its own strengths and looks for closed units when it has to.
         remove_every: Steps between two looks for closed units; None keeps them all in
             the network until the end.
         reopen: Units that may open again with at least this probability stay.
@@ -68,6 +70,7 @@ class Recipe:
     amp: bool = False
     gate: GateSettings = field(default_factory=GateSettings)
     strength: float | Mapping[str, float] | None = 1e-5
+    budget: Mapping[str, float | str] | None = None
     remove_every: int | None = 100
     reopen: float = 0.05
     seed: int = 0

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
+from diffprune.budget import Budget
 from diffprune.experiment.folder import Folder
 from diffprune.experiment.interruption import Interruption
 from diffprune.experiment.lookup import spell
@@ -115,11 +116,18 @@ def _make_pruner(task: Task, recipe: Recipe, device: str) -> Pruner[Any]:
     return Pruner(
         model,
         examples,
-        strength=recipe.strength,
+        **_pressure(recipe, steps=recipe.epochs * len(task.train)),
         schedule=_never if every is None else every,
         reopen=recipe.reopen,
         **({} if named_gates(model) else made),
     )
+
+
+def _pressure(recipe: Recipe, steps: int) -> dict[str, Any]:
+    if recipe.budget is None:
+        return {"strength": recipe.strength}
+    limits: dict[str, Any] = {**recipe.budget}
+    return {"budget": Budget(**limits, steps=steps)}
 
 
 def _never(step: int) -> bool:
