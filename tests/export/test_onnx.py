@@ -43,6 +43,7 @@ class Heads(nn.Module):
         self.fc = nn.Linear(3, 4)
 
     def forward(self, features, unread, flag=None, *, scale):
+        del unread, flag
         x = self.fc(features) * scale
         return {"logits": x, "boxes": (x[:, :2], x.mean(0)), "none": None}
 

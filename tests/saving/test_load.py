@@ -4,10 +4,14 @@ import copy
 import hashlib
 import json
 import struct
+from functools import reduce
+from operator import getitem, setitem
+from tempfile import TemporaryDirectory
 
 import pytest
 import safetensors.torch
 import torch
+from hypothesis import HealthCheck, given, settings, strategies as st
 from torch import nn, optim
 
 import diffprune as dp
@@ -149,6 +153,39 @@ def test_absurd_sizes_are_refused(folder, make, write):
 def test_what_is_not_json_is_refused(folder, make, text):
     (folder / "blueprint.json").write_bytes(text)
     assert_refused(folder, make(), "damaged|no blueprint")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+
+
+def places(data, path=()):
+    """All places in nested dicts and lists."""
+    rows = enumerate(data) if isinstance(data, list) else ()
+    for key, value in data.items() if isinstance(data, dict) else rows:
+        yield (*path, key)
+        yield from places(value, (*path, key))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(choice=st.integers(0, 10**6), value=JSON)
+def test_any_other_value_anywhere_is_loaded_or_refused(small, make, choice, value):
+    with TemporaryDirectory() as name:
+        folder = dp.save_pruned(small, name)
+        data = json.loads((folder / "blueprint.json").read_text())
+        every = list(places(data))
+        *path, last = every[choice % len(every)]
+        tampered(folder, lambda data: setitem(reduce(getitem, path, data), last, value))
+        try:
+            dp.load_pruned(make(), folder)
+        except ArgumentError:
+            assert_refused(folder, make(), "")
 
 
 def test_pickles_are_not_read(folder, make):

@@ -13,6 +13,7 @@ from diffprune.pruner.placed import Select
 from diffprune.saving.blueprint import Blueprint
 from diffprune.surgery import apply_plan, plan_removal
 from diffprune.surgery.apply import named_tensors
+from diffprune.surgery.stub import Stub
 from zoo import ZOO, call
 
 
@@ -141,8 +142,8 @@ class Stubbed(nn.Module):
 
 def test_stubs_of_branches_that_are_gone(tmp_path):
     small = Stubbed()
-    small.branch = nn.Sequential(nn.MaxPool2d(1, (2, 2)), nn.Threshold(torch.inf, 0.0))
-    small.short = nn.ConstantPad3d((0, 0, 0, 0, 0, 2), 0.0)
+    small.branch = Stub(strides=(2, 2)).build()
+    small.short = Stub(strides=(1, 1), wider=2).build()
     small.gone = nn.Identity()
     x = torch.rand(2, 3, 16, 16)
     fresh = round_trip(small, Stubbed(), tmp_path)

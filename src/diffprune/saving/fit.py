@@ -23,12 +23,35 @@ class Saved:
     tensors: Mapping[str, Tensor]
 
 
-def changed_modules(saved: Saved, model: nn.Module) -> dict[str, nn.Module]:
-    """New modules for the paths where the saved model has something plainer.
+@dataclass(frozen=True)
+class Changes:
+    """All that a fresh model must change to become a saved one.
+
+    Attributes:
+        modules: New modules, by path.
+        sizes: New integers, by path and attribute.
+        tensors: The new tensor for every name; shared ones are one object.
+    """
+
+    modules: Mapping[str, nn.Module]
+    sizes: Mapping[str, Mapping[str, Size]]
+    tensors: Mapping[str, Tensor]
+
+
+def changes(saved: Saved, model: nn.Module) -> Changes:
+    """Find out what has to change; nothing is.
 
     Raises:
-        ArgumentError: If there is no such path.
+        ArgumentError: If the saved model is not a smaller version of this one.
     """
+    modules = _new_modules(saved, model)
+    sizes = _new_sizes(saved, model, modules)
+    _check_tensors(saved, model, modules)
+    return Changes(modules, sizes, saved.tensors)
+
+
+def _new_modules(saved: Saved, model: nn.Module) -> dict[str, nn.Module]:
+    """New modules for the paths where the saved model has something plainer."""
     modules = dict(model.named_modules(remove_duplicate=False))
     changed: dict[str, nn.Module] = {}
     for path, plain in saved.blueprint.plain.items():
@@ -39,14 +62,10 @@ def changed_modules(saved: Saved, model: nn.Module) -> dict[str, nn.Module]:
     return changed
 
 
-def changed_sizes(
+def _new_sizes(
     saved: Saved, model: nn.Module, changed: Mapping[str, nn.Module]
 ) -> dict[str, dict[str, Size]]:
-    """What modules must say of themselves instead of what they say now.
-
-    Raises:
-        ArgumentError: If a module is missing, or would become larger.
-    """
+    """What modules must say of themselves instead of what they say now."""
     modules = dict(model.named_modules(remove_duplicate=False))
     found: dict[str, dict[str, Size]] = {}
     for path, sizes in saved.blueprint.sizes.items():
@@ -67,14 +86,10 @@ def changed_sizes(
     return found
 
 
-def check_tensors(
+def _check_tensors(
     saved: Saved, model: nn.Module, changed: Mapping[str, nn.Module]
 ) -> None:
-    """Refuse tensors that have no place in the model, or leave one empty.
-
-    Raises:
-        ArgumentError: If there are such.
-    """
+    """Refuse tensors that have no place in the model, or leave one empty."""
     expected = _expected(model, changed)
     for name, tensor in saved.tensors.items():
         if name not in expected:
