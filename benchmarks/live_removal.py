@@ -2,8 +2,8 @@
 
 `python -m benchmarks.live_removal` prints a table and writes
 results/live_removal/digits.json. Both runs of a seed see the same digits in the same
-order, and their gates have no noise: they agree but for what training makes of rounding,
-and one is faster.
+order, and their gates have no noise: they agree but for what training makes of
+rounding, and one is faster.
 """
 
 import json
