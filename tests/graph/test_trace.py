@@ -125,6 +125,12 @@ def test_one_trace_is_enough_when_it_reads_everything():
     assert len(trace(nn.Linear(4, 3), torch.rand(2, 4))) == 1
 
 
+def test_tied_parameters_are_read_by_any_name():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model[1].weight = model[0].weight
+    assert len(trace(model, torch.rand(2, 4))) == 1
+
+
 def test_mode_restores_every_flag():
     model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
     model[1].eval()

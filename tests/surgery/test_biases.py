@@ -114,6 +114,13 @@ def test_a_bias_goes_to_what_it_is_added_to(model, silent, changed):
     assert handed(model(), *silent) == changed
 
 
+def test_a_bias_is_handed_on_until_somebody_can_keep_it():
+    model = Stream()
+    handed(model, "first", "second")
+    assert not model.first.bias.any()
+    assert not model.second.bias.any()
+
+
 def test_a_convolution_hands_its_bias_to_a_norm():
     x = torch.rand(2, 3, 6, 6, dtype=torch.float64)
     assert handed(Convs(), "first", x=x) == {"first.bias", "stem.1.bias"}

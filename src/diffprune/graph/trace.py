@@ -83,8 +83,9 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
     """
     check_plain(model)
     traces = (_trace(model, inputs, training=False),)
-    names = {name for name, _ in model.named_parameters(remove_duplicate=False)}
-    if not names <= traces[0].read:
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    read = {parameters.get(name) for name in traces[0].read}  # a tied one by any name
+    if not read.issuperset(parameters.values()):
         # What only runs in training may branch at random there; it is then unread, and
         # its own parameters stay whole.
         with suppress(TraceError):
