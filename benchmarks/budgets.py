@@ -2,7 +2,8 @@
 
 Short runs on small sets: the question is whether a budget is met, not how accurate a
 network can be. Each run leaves a record under results/budgets/; runs that have one are
-not repeated, so that the command can be interrupted. With `--table` it only prints.
+not repeated, so that the command can be interrupted. Names of networks restrict it to
+these; with `--table` it only prints.
 """
 
 import json
@@ -78,9 +79,9 @@ def problem(name: str) -> Problem:
         return Problem(mlp, digits.train, digits.test)
     if name == "lenet5-mnist":
         mnist = load_mnist()
-        return Problem(LeNet5, _first(mnist.train, 6400), _first(mnist.test, 2000))
+        return Problem(LeNet5, _first(mnist.train, 3200), _first(mnist.test, 2000))
     cifar = load_cifar10()
-    train, test = _first(cifar.train, 3200), _first(cifar.test, 1000)
+    train, test = _first(cifar.train, 1600), _first(cifar.test, 1000)
     return Problem(lambda: WideResNet(10, 1), _normal(train), _normal(test))
 
 
@@ -165,7 +166,7 @@ def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
     every = list(runs())
     for run in every:
-        if not run.path.exists() and arguments != ["--table"]:
+        if not run.path.exists() and (not arguments or run.network in arguments):
             print(run, flush=True)
             record = train(run)
             run.path.parent.mkdir(parents=True, exist_ok=True)
