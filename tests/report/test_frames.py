@@ -2,7 +2,6 @@ import pytest
 
 from diffprune.report import frames
 from diffprune.report.networks import Network
-from diffprune.report.published import lenet5_on_mnist
 from diffprune.report.sources import read_sources
 
 
@@ -76,7 +75,8 @@ def test_of_many_gates_the_widest_are_drawn_in_order():
     drawn = frames.widest(dense)
     assert len(drawn) == frames.MAX_GATES
     assert drawn == [gate for gate in dense if gate in drawn]
-    assert min(dense[gate] for gate in drawn) >= 3
+    others = set(dense) - set(drawn)
+    assert min(dense[gate] for gate in drawn) >= max(dense[gate] for gate in others)
 
 
 def test_a_probability_of_one_is_in_the_last_bin():
@@ -90,18 +90,3 @@ def test_long_runs_have_no_more_columns_than_can_be_seen(make_run):
     assert len(starts) == 50
     assert starts[1:] == [row + 3 for row in starts[:-1]]
     assert {row["epochs"] for row in rows} == {3}
-
-
-def test_only_what_nothing_beats_is_on_the_front():
-    def at(name, macs, error):
-        return Network(name=name, macs=macs, parameters=1, error=error)
-
-    rows = frames.front_rows([at("a", 1, 3), at("b", 2, 2), at("c", 3, 2.5)], [])
-    assert [row["best_macs"] for row in rows] == [True, True, False]
-
-
-def test_published_networks_compete_among_themselves():
-    rows = frames.front_rows([], lenet5_on_mnist())
-    best = {row["name"] for row in rows if row["best_parameters"]}
-    assert best == {"L0-ARM sep", "BC-GHS", "DBB", "DiffPrune"}
-    assert {row["kind"] for row in rows} == {"the paper", "others, published"}

@@ -24,7 +24,7 @@ SMALL = Network(name="small", error=2.0, parameters=10_000, macs=500_000, second
             DENSE,
             2.0,
             3,
-            "small, best of 3: the same test error with 25 % of the multiply-adds.",
+            "small, smallest of 3: the same test error with 25 % of the multiply-adds.",
         ),
     ],
 )

@@ -51,7 +51,7 @@ def test_published_points_are_for_their_own_task(make_run, tmp_path):
 def test_several_runs_are_compared(make_run, tmp_path):
     runs = [make_run("full", gates={}), make_run("a"), make_run("b", epochs=2)]
     html = write_report(runs, tmp_path / "report.html").read_text()
-    assert "a, best of 2: " in html
+    assert "a, smallest of 2: " in html
     assert 'id="front-macs"' in html
     assert "<option>a</option><option>b</option>" in html
 

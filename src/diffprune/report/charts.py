@@ -3,7 +3,7 @@
 `run` is a parameter that the page sets: which run plots of a single run show.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import altair as alt
@@ -65,9 +65,7 @@ def front(cost: str, title: str) -> Spec:
         y=alt.Y("error:Q", title="Test error, %").scale(zero=False, padding=20),
     )
     points = base.mark_point(filled=True, size=90, opacity=1).encode(
-        color=alt.Color("kind:N", legend=theme.legend(KINDS)).scale(
-            domain=list(KINDS), range=colors
-        ),
+        color=alt.Color("kind:N").scale(domain=list(KINDS), range=colors),
         shape=alt.Shape("kind:N").scale(
             domain=list(KINDS), range=["circle", "diamond", "cross"]
         ),
@@ -92,11 +90,18 @@ def front(cost: str, title: str) -> Spec:
         .mark_line(interpolate="step-after", color=theme.FAINT)
         .encode(detail="group:N")
     )
-    return finished(alt.layer(fronts, points, labels).properties(height=320))
+    chart = alt.layer(fronts, points, labels).properties(height=320)
+    return finished(chart, legend=KINDS)
 
 
-def finished(chart: Layers) -> Spec:
-    """As wide as its frame, and without the configuration that all plots share."""
+def finished(chart: Layers, *, legend: Iterable[str] = ()) -> Spec:
+    """As wide as its frame, and without the configuration that all plots share.
+
+    Args:
+        chart: What is drawn.
+        legend: Its entries; the page puts as many side by side as there is room for.
+    """
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
     spec = chart.properties(width="container", autosize=fit).to_dict()
-    return {k: v for k, v in spec.items() if k not in ("$schema", "config")}
+    own = {k: v for k, v in spec.items() if k not in ("$schema", "config")}
+    return own | {"usermeta": {"labelWidth": theme.label_width(legend)}}

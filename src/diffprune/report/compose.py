@@ -6,6 +6,7 @@ from typing import Final
 from diffprune.experiment.builtin import GATES, lenet5_mnist, lenet5_mnist_validated
 from diffprune.report import figures, frames, proofs, snippets, theme, words
 from diffprune.report.figures import Scene
+from diffprune.report.front import front_rows
 from diffprune.report.measure import Measured, measure as measure_networks
 from diffprune.report.networks import Network, dense_network, network
 from diffprune.report.page import Page
@@ -80,7 +81,7 @@ def _scene(
                 networks, widths, at_start=at_start
             ),
             "gates": frames.gate_rows(gated, drawn),
-            "front": frames.front_rows(everyone, published),
+            "front": front_rows(everyone, published),
         },
     )
 

@@ -52,7 +52,7 @@ def run_curves(quantity: Quantity, colors: Mapping[str, str], last: int) -> Spec
         color=_color("run", colors),
     )
     tooltip = _Tooltip(quantity.field, quantity.digits, tuple(colors))
-    return finished(_linked(base, lines, tooltip, last))
+    return finished(_linked(base, lines, tooltip, last), legend=colors)
 
 
 def width_curves(gates: Sequence[str], run: str, last: int) -> Spec:
@@ -69,7 +69,8 @@ def width_curves(gates: Sequence[str], run: str, last: int) -> Spec:
     )
     chosen = alt.param(name="run", value=run)
     tooltip = _Tooltip("units", ",", tuple(gates))
-    return finished(_linked(base, lines, tooltip, last).add_params(chosen))
+    chart = _linked(base, lines, tooltip, last).add_params(chosen)
+    return finished(chart, legend=gates)
 
 
 def gate_heatmap(gate: str, run: str, *, lowest: float, last: int) -> Spec:
@@ -173,4 +174,4 @@ def _hover(*, nearest: bool) -> alt.Parameter:
 
 def _color(field: str, colors: Mapping[str, Any]) -> alt.Color:
     scale = alt.Scale(domain=list(colors), range=list(colors.values()))
-    return alt.Color(f"{field}:N", scale=scale, legend=theme.legend(colors))
+    return alt.Color(f"{field}:N", scale=scale)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, NamedTuple
 
 from diffprune.experiment.records import Epoch, Widths
-from diffprune.experiment.view import architecture, short
-from diffprune.report.networks import Network
-from diffprune.report.published import EVIDENCE, Published
+from diffprune.experiment.view import short
+from diffprune.report.networks import Network, spell_widths
 from diffprune.report.sources import Source
 
 Row = Mapping[str, Any]
@@ -143,62 +142,6 @@ def first_widths(sources: Iterable[Source]) -> dict[str, int]:
     return widths
 
 
-def front_rows(
-    networks: Iterable[Network], published: Iterable[Published]
-) -> list[Row]:
-    """One row per network, ours and others', for error against cost.
-
-    `best_macs` and `best_parameters` say whether no other network of its group is
-    cheaper without erring more.
-    """
-    ours = [
-        {
-            "name": network.name,
-            "kind": "your runs",
-            "group": "ours",
-            "error": network.error,
-            "macs": network.macs,
-            "parameters": network.parameters,
-            "architecture": architecture(network.widths) or "dense",
-            "source": "this report",
-        }
-        for network in networks
-        if network.error is not None
-    ]
-    return [*_with_best(ours), *_with_best([_published_row(row) for row in published])]
-
-
-def _published_row(row: Published) -> Row:
-    is_paper = row.method.startswith("DiffPrune")
-    return {
-        "name": row.method,
-        "kind": "the paper" if is_paper else "others, published",
-        "group": "published",
-        "error": row.error,
-        "macs": row.widths.macs,
-        "parameters": row.widths.parameters,
-        "architecture": str(row.widths),
-        "source": f"{row.source} ({EVIDENCE[row.evidence]})",
-    }
-
-
-def _with_best(group: Sequence[Row]) -> list[Row]:
-    return [
-        {
-            **row,
-            "best_macs": _is_best(row, group, "macs"),
-            "best_parameters": _is_best(row, group, "parameters"),
-        }
-        for row in group
-    ]
-
-
-def _is_best(row: Row, group: Iterable[Row], cost: str) -> bool:
-    at = row[cost], row["error"]
-    others = ((other[cost], other["error"]) for other in group)
-    return not any(o != at and o[0] <= at[0] and o[1] <= at[1] for o in others)
-
-
 class _Pace(NamedTuple):
     title: str
     time: Callable[[Epoch], float]
@@ -220,7 +163,7 @@ def _pace(sources: Sequence[Source]) -> _Pace:
 
 
 def _says(name: str, epoch: Epoch) -> str:
-    widths = f"{architecture(epoch.effective)}, " if epoch.effective else ""
+    widths = f"{spell_widths(epoch.effective)}, " if epoch.effective else ""
     return f"{name}: {epoch.test_error:.2f} % error, {widths}{short(epoch.macs)} MACs"
 
 

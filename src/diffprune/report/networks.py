@@ -2,9 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from diffprune.experiment.records import WEIGHTS, Widths
+from diffprune.experiment.view import architecture
 from diffprune.report.sources import Source
+
+_FEW_GATES: Final = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,20 @@ def dense_network(sources: Sequence[Source], rebuilt: Network | None) -> Network
     trained = next((network(s, None) for s in sources if s.is_dense), None)
     known = [found for found in (trained, rebuilt) if found is not None]
     return _merged(Network(name="dense"), *known)
+
+
+def spell_widths(widths: Widths) -> str:
+    """Units by gate, as the literature writes them; of many gates, their sum.
+
+    Example:
+        >>> spell_widths({"conv1": 20, "conv2": 50})
+        '20-50'
+        >>> spell_widths({f"layer{number}": 100 for number in range(24)})
+        '2,400 in 24 gates'
+    """
+    if len(widths) <= _FEW_GATES:
+        return architecture(widths)
+    return f"{sum(widths.values()):,} in {len(widths)} gates"
 
 
 def ratio(part: float | None, whole: float | None) -> float | None:

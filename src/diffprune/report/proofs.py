@@ -1,7 +1,7 @@
 """What certificates prove about the removals of a run; verifies nothing itself."""
 
-from diffprune.experiment.view import architecture
 from diffprune.pruner import Shrinkage
+from diffprune.report.networks import spell_widths
 from diffprune.report.page import Proof
 from diffprune.report.sources import Source
 from diffprune.report.words import Table
@@ -38,7 +38,7 @@ def _row(removal: Shrinkage) -> tuple[str, ...]:
     assert certificate is not None  # noqa: S101 - others were left out
     return (
         f"{removal.step:,}",
-        architecture(removal.units),
+        spell_widths(removal.units),
         f"{removal.parameters:,}",
         f"{certificate.max_absolute:.1e}",
         f"{certificate.max_relative:.1e}",

@@ -29,7 +29,15 @@ function tooltip(content, escape) {
 function draw(element) {
   const spec = { ...charts[element.dataset.chart], datasets };
   const names = new Set((spec.params || []).map((param) => param.name));
-  return vegaEmbed(element, spec, { config, mode: "vega-lite", renderer: "svg", actions: false, tooltip: { formatTooltip: tooltip } }).then(({ view }) => {
+  const columns = Math.max(1, Math.floor((element.clientWidth - 48) / spec.usermeta.labelWidth));
+  const options = {
+    mode: "vega-lite",
+    renderer: "svg",
+    actions: false,
+    config: { ...config, legend: { ...config.legend, columns } },
+    tooltip: { formatTooltip: tooltip },
+  };
+  return vegaEmbed(element, spec, options).then(({ view }) => {
     views.push({ view, names });
     if (names.has("hover")) {
       view.addSignalListener("hover", (_, chosen) => {

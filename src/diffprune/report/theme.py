@@ -59,10 +59,9 @@ DECADES: Final = [step * 10.0**power for power in range(-2, 13) for step in (1, 
 """Where a logarithmic axis has its ticks, as far as it has these numbers."""
 
 
-def legend(names: Iterable[str]) -> dict[str, Any]:
-    """A legend with as many columns as the plot is wide enough for."""
-    widest = 40 + 7 * max(map(len, names))
-    return {"columns": {"expr": f"max(1, floor(width / {widest}))"}}
+def label_width(names: Iterable[str]) -> int:
+    """What the widest entry of a legend takes, in pixels, roughly."""
+    return 40 + 7 * max(map(len, names), default=0)
 
 
 def series(count: int) -> list[str]:

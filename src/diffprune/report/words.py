@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from diffprune.experiment.recipe import Recipe
-from diffprune.experiment.view import architecture, short
-from diffprune.report.networks import Network, ratio
+from diffprune.experiment.view import short
+from diffprune.report.networks import Network, ratio, spell_widths
 from diffprune.report.sources import Source
 
 UNKNOWN = "not recorded"
@@ -53,7 +53,7 @@ def headline(smallest: Network, dense: Network, count: int) -> str:
     """
     left = ratio(smallest.macs, dense.macs)
     macs = f"{short(smallest.macs or 0)}" if left is None else f"{percent(left)} of the"
-    which = "" if count == 1 else f"{smallest.name}, best of {count}: "
+    which = "" if count == 1 else f"{smallest.name}, smallest of {count}: "
     text = f"{which}{_errors(smallest, dense)} with {macs} multiply-adds."
     return text if which else text[0].upper() + text[1:]
 
@@ -105,7 +105,7 @@ def comparison(dense: Network, networks: Sequence[Network]) -> Comparison:
             _cell(n.seconds, dense.seconds, duration, "not measured") for n in everyone
         ],
         "File size": [_cell(n.file_size, dense.file_size, size) for n in everyone],
-        "Units": [Cell(architecture(n.widths) or UNKNOWN) for n in everyone],
+        "Units": [Cell(spell_widths(n.widths) or UNKNOWN) for n in everyone],
     }
     return Comparison(
         tuple(network.name for network in everyone),
