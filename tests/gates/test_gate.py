@@ -344,6 +344,12 @@ class TestModule:
         with pytest.raises(RuntimeError, match=r"Missing key.*threshold"):
             Gate(3).load_state_dict(state)
 
+    def test_a_state_without_gates_leaves_them_as_they_are(self):
+        gate = Gate(3)
+        threshold = gate.threshold.clone()
+        gate.load_state_dict({}, strict=False)
+        assert torch.equal(gate.threshold, threshold)
+
     @BUILT_IN
     def test_autocast_keeps_the_dtype_of_activations(self, u):
         gate, x = Gate(7, u=u), torch.randn(2, 7)

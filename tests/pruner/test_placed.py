@@ -162,6 +162,26 @@ def test_gates_after_a_flatten(whole_filter):
     assert type(small.gate1) is (nn.Identity if whole_filter else Select)
 
 
+def test_gates_in_a_row_that_let_nothing_through_leave_a_model_that_runs():
+    class InARow(Flattened):
+        def __init__(self):
+            super().__init__()
+            self.gate0 = dp.Gate(3)
+
+        def forward(self, x):
+            x = self.gate1(self.gate0(self.conv(x).relu()).flatten(1))
+            return self.fc2(self.gate2(self.fc1(x).relu()))
+
+    model, x = InARow().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
+    pruner = dp.Pruner(model, x)
+    pruner.gates["gate0"].logits.data[2] -= 5.0
+    pruner.gates["gate1"].logits.data[:32] -= 5.0  # what is open is all of filter 2
+    before = model.eval()(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), before, rtol=0, atol=1e-12)
+    assert small.conv.out_channels == 1
+
+
 @pytest.mark.parametrize("options", [{"dropout": 0.3}, {"u": "softmax"}, {}])
 def test_finalizing_in_train_mode_takes_the_values_of_inference(options):
     class Net(Flattened):

@@ -213,9 +213,9 @@ class Gate(nn.Module):
         if saved.numel() < self.size:
             logits = self.logits.detach()[: saved.numel()].clone()
             self.logits = nn.Parameter(logits, self.logits.requires_grad)
-        self.threshold = self.threshold.new_empty(
-            state_dict.get(prefix + "threshold", self.threshold).shape
-        )
+        threshold = state_dict.get(prefix + "threshold", self.threshold)
+        if threshold.shape != self.threshold.shape:
+            self.threshold = self.threshold.new_empty(threshold.shape)
         index = state_dict.get(prefix + "index", self.index)
         if self.index is not None and index.numel() < self.index.numel():
             self.index = self.index.new_empty(index.shape)

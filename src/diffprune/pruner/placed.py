@@ -118,9 +118,22 @@ def needed_units(
     whole = {group.atom: _all_units(group.atom) for group in groups}
     unread = dead_units(linked, _Closed(groups, rule, closed, places))
     needed = {**whole, **{atom: ~units for atom, units in unread.items()}}
+    _demand_all_(groups, rule, needed, places)
+    for units in needed.values():
+        if not units.any():  # a layer of no units does not run
+            units[0] = True
+    _demand_all_(groups, rule, needed, places)
+    return needed
+
+
+def _demand_all_(
+    groups: Groups,
+    rule: GateRule,
+    needed: dict[Atom, Units],
+    places: Mapping[str, Int[Tensor, " n"] | None],
+) -> None:
     while _demand_(groups, rule, needed, places):
         pass
-    return needed
 
 
 def _demand_(
