@@ -59,7 +59,7 @@ def main() -> None:
     torch.manual_seed(0)
     write_table()
     recipe = dp.Recipe(
-        name="flowers", epochs=5, batch_size=16, gate_lr=1e-2, strength=1e-3,
+        name="flowers", epochs=8, batch_size=16, lr=3e-3, gate_lr=1e-2, strength=2e-4,
         remove_every=20,
     )  # fmt: skip
     small = dp.train(flowers, recipe, out="runs/flowers")

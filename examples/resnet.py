@@ -74,8 +74,8 @@ def stripes(recipe: dp.Recipe) -> dp.Task:
 def main() -> None:
     """Do the same with the library."""
     recipe = dp.Recipe(
-        name="stripes", epochs=3, batch_size=32, lr=3e-3, gate_lr=3e-2, strength=1e-3,
-        remove_every=5,
+        name="stripes", epochs=4, batch_size=16, lr=3e-3, gate_lr=1e-2, strength=2e-4,
+        remove_every=20,
     )  # fmt: skip
     small = dp.train(stripes, recipe, out="runs/stripes")
     run = dp.read_run("runs/stripes")
