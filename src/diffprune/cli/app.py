@@ -12,6 +12,7 @@ from diffprune.cli.inspect import EXAMPLES as INSPECT, inspect
 from diffprune.cli.output import EXIT_CODES, examples
 from diffprune.cli.report import EXAMPLES as REPORT, report
 from diffprune.cli.reproduce import EXAMPLES as REPRODUCE, reproduce
+from diffprune.cli.sweep import EXAMPLES as SWEEP, sweep
 from diffprune.cli.train import EXAMPLES as TRAIN, train
 
 app = typer.Typer(
@@ -46,6 +47,7 @@ def main(
 app.command(epilog=DEMO)(demo)
 app.command(epilog=INSPECT)(inspect)
 app.command(epilog=TRAIN)(train)
+app.command(epilog=SWEEP)(sweep)
 app.command(epilog=COMPARE)(compare)
 app.command(epilog=BENCH)(bench)
 app.command(epilog=EXPORT)(export)

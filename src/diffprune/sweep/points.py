@@ -50,6 +50,34 @@ def make_points(
     return points
 
 
+def read_values(words: Sequence[str]) -> dict[str, list[float | str]]:
+    """Read values as they are typed: numbers, or amounts with a unit.
+
+    Raises:
+        ArgumentError: If there is no name, or no value.
+
+    Example:
+        >>> read_values(["macs=0.5,0.3", "latency=5ms"])
+        {'macs': [0.5, 0.3], 'latency': ['5ms']}
+    """
+    values = dict[str, list[float | str]]()
+    for word in words:
+        name, equals, typed = word.partition("=")
+        if not (name and equals and typed):
+            raise ArgumentError(
+                f"`{word}` does not say what to vary: type `--vary macs=0.5,0.3,0.1`."
+            )
+        values.setdefault(name, []).extend(map(_number, typed.split(",")))
+    return values
+
+
+def _number(text: str) -> float | str:
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text
+
+
 def _varied(recipe: Recipe, name: str, value: float | str) -> Recipe:
     numbers = [f.name for f in fields(Recipe) if f.name not in {"name", "gate"}]
     if name in LIMITS:
