@@ -71,9 +71,9 @@ IDENTITY = {"kind": "Identity", "arguments": {}, "parts": []}
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (put("version", 2), "version 2; this diffprune reads .*, version 1"),
-        (put("version", None), "version None"),
-        (put("format", "other"), "the file is 'other'"),
+        (put("version", 2), "has version 2, this diffprune reads version 1"),
+        (put("version", None), "has version None"),
+        (put("format", "other"), "no blueprint of a pruned model: .*'other'"),
         (lambda data: data.pop("sizes"), "no blueprint of a pruned model: .*sizes"),
         (put("sizes", []), "no blueprint"),
         (put("sizes/fc1/out_features", "8"), "an integer or a list of them, got '8'"),
@@ -173,7 +173,7 @@ def places(data, path=()):
         yield from places(value, (*path, key))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(choice=st.integers(0, 10**6), value=JSON)
 def test_any_other_value_anywhere_is_loaded_or_refused(small, make, choice, value):
     with TemporaryDirectory() as name:
@@ -185,7 +185,7 @@ def test_any_other_value_anywhere_is_loaded_or_refused(small, make, choice, valu
         try:
             dp.load_pruned(make(), folder)
         except ArgumentError:
-            assert_refused(folder, make(), "")
+            assert_refused(folder, make(), ".")
 
 
 def test_pickles_are_not_read(folder, make):

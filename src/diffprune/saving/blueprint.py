@@ -62,15 +62,14 @@ class Blueprint:
             ArgumentError: If it is no blueprint, or one of a later version.
         """
         try:
-            data = json.loads(text)
-            if data["format"] == FORMAT and data["version"] == VERSION:
+            data = _loaded(text)
+            if data["version"] == VERSION:
                 return _read(data)
-            found = f"{data['format']!r}, version {data['version']!r}"
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as e:
             raise ArgumentError(f"this is no blueprint of a pruned model: {e!r}") from e
         raise ArgumentError(
-            f"the file is {found}; this diffprune reads {FORMAT!r}, version {VERSION}. "
-            "Upgrade diffprune to read it: `pip install -U diffprune`."
+            f"the blueprint has version {data['version']!r}, this diffprune reads "
+            f"version {VERSION}. Upgrade diffprune to read it."
         )
 
 
@@ -106,6 +105,13 @@ def _tied(model: nn.Module) -> dict[str, str]:
         for name, tensor in named_tensors(model).items()
         if first.setdefault(tensor, name) != name
     }
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    data = json.loads(text)
+    if data["format"] != FORMAT:
+        raise ValueError(f"the format is {data['format']!r}")
+    return data
 
 
 def _read(data: Mapping[str, Any]) -> Blueprint:
