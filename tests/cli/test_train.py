@@ -68,6 +68,14 @@ def test_the_same_command_goes_on_too(unfinished, diffprune):
     assert diffprune("train", "mine.py:task").exit_code == 0
 
 
+def test_a_budget_is_met(diffprune, tmp_path):
+    asked = ("--epochs", "10", "--batch-size", "2", "--budget", "macs=0.5")
+    done = diffprune("train", "mine.py:task", *asked, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert 0 < json.loads(done.stdout)["macs"] <= 20  # of 40
+    assert recipe_of(tmp_path / "runs/task-seed0")["budget"] == {"macs": 0.5}
+
+
 def test_events_for_tensorboard_are_in_the_run_folder(diffprune, tmp_path):
     pytest.importorskip("tensorboard")
     done = diffprune("train", "mine.py:task", "--epochs", "1", "--tensorboard")
@@ -100,6 +108,12 @@ def test_as_a_program(tmp_path):
         (["mine.py:task", "--epochs", "0"], "at least one epoch"),
         (["mine.py:task", "--recipe", "no.py:f"], "there is no file `no.py`"),
         (["mine.py:task", "--dense", "--strength", "1"], "it takes no `--strength`"),
+        (["mine.py:task", "--dense", "--budget", "macs=1"], "it takes no `--budget`"),
+        (
+            ["mine.py:task", "--strength", "1", "--budget", "macs=0.5"],
+            "`--budget` finds its own strength",
+        ),
+        (["mine.py:task", "--budget", "mcas=0.5"], "there are `macs`, `params`"),
         (["."], "`.` holds no run"),
         (
             ["lenet5-mnist", "--data-dir", "empty"],

@@ -53,8 +53,7 @@ def find_job(
         UnknownNameError: If there is no such task or recipe.
         ArgumentError: If the folder holds no run.
     """
-    if dense and "strength" in given:
-        raise ArgumentError("`--dense` has no gates, so it takes no `--strength`.")
+    _check_pressure(given, dense=dense)
     if Path(task).is_dir():
         folder = Path(task)
         chosen = replace(read_run(folder).recipe, **given)
@@ -65,6 +64,17 @@ def find_job(
     if dense:
         chosen = replace(chosen, name=f"{chosen.name}-dense", strength=None)
     return Job(make_task, chosen, out or Path("runs") / folder_name(chosen))
+
+
+def _check_pressure(given: Mapping[str, Any], *, dense: bool) -> None:
+    """Refuse options that would leave each other without effect."""
+    asked = [name for name in ("strength", "budget") if name in given]
+    if dense and asked:
+        raise ArgumentError(f"`--dense` has no gates, so it takes no `--{asked[0]}`.")
+    if len(asked) > 1:
+        raise ArgumentError(
+            "`--budget` finds its own strength; leave out `--strength`, or `--budget`."
+        )
 
 
 def run_job(

@@ -11,6 +11,7 @@ from diffprune.cli.output import examples, said_plainly, say, show, show_json
 EXAMPLES: Final = examples(
     "diffprune train lenet5-digits --epochs 5",
     "diffprune train mine.py:my_task --strength 1e-4 --out runs/mine",
+    "diffprune train mine.py:my_task --budget macs=0.3",
     "diffprune train mine.py:my_task --dense  # without gates, to compare",
     "diffprune train runs/mine  # go on after an interruption",
 )
@@ -41,6 +42,14 @@ def train(  # noqa: PLR0913 - options of a command
     strength: Annotated[
         float | None, typer.Option(help="How hard open units are pushed to close.")
     ] = None,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COST=AMOUNT",
+            help="What may be left, instead of a strength: `macs=0.3`, `params=1e5`, "
+            "`size=200kB`, `memory=0.5`, `latency=5ms`; a number up to 1 is a part.",
+        ),
+    ] = None,
     dense: Annotated[
         bool, typer.Option("--dense", help="Train without gates, to compare with.")
     ] = False,
@@ -64,14 +73,16 @@ def train(  # noqa: PLR0913 - options of a command
     and a loss. All numbers have defaults that work.
     """
     from diffprune.cli import runs  # noqa: PLC0415 - imports torch
+    from diffprune.cli.limits import parse_budget  # noqa: PLC0415
 
     asked = {
         "epochs": epochs, "batch_size": batch_size, "lr": lr, "gate_lr": gate_lr,
         "strength": strength, "seed": seed,
     }  # fmt: skip
-    given = {name: value for name, value in asked.items() if value is not None}
     runs.use_data_dir(data_dir)
     with said_plainly():
+        limits = {"budget": parse_budget(budget) if budget else None}
+        given = {n: value for n, value in (asked | limits).items() if value is not None}
         job = runs.find_job(task, recipe, given, out=out, dense=dense)
         end = runs.run_job(job, device, with_tensorboard=tensorboard)
     if as_json:
