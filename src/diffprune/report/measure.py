@@ -4,10 +4,9 @@ Runs the code of tasks; knows nothing of what is made of the numbers.
 """
 
 import platform
-import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import safetensors.torch
@@ -16,17 +15,14 @@ from torch import Tensor, nn
 
 from diffprune.errors import DiffpruneError
 from diffprune.experiment.rebuild import rebuild, task_of
+from diffprune.experiment.turns import time_in_turns
 from diffprune.penalty import named_gates
 from diffprune.pruner import Pruner
 from diffprune.report.networks import Network
 from diffprune.report.sources import Source
 
-ROUNDS: Final = 21
-_WARM_UP: Final = 3
+ROUNDS: Final = 31
 _NUM_EXAMPLES: Final = 2
-_SHORTEST_ROUND: Final = 2e-3
-"""Shorter ones say more about the clock than about the network."""
-_LATER: Final = "Latency is measured once a run is finished."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,20 +49,13 @@ def measure(sources: Sequence[Source]) -> Measured:
     try:
         dense = _before(known[0])
         finished = [source for source in known if source.run.outcome]
-        return (
-            _timed(dense, finished) if finished else Measured(note=_LATER, dense=dense)
-        )
+        if finished:
+            return _timed(dense, finished)
     except (DiffpruneError, OSError) as error:
         reason = str(error).partition("\n")[0]
         return Measured(note=f"Latency was not measured: {reason}", dense=dense)
-
-
-def latencies(models: Sequence[nn.Module], inputs: Tensor) -> list[float]:
-    """Median seconds of a forward pass; the models take turns, so none is favoured."""
-    calls = [_call(model.eval(), inputs) for model in models]
-    repeats = [_repeats(call) for call in calls]
-    rounds = [list(map(_time, calls, repeats)) for _ in range(ROUNDS)]
-    return [statistics.median(times) for times in zip(*rounds, strict=True)]
+    note = "Latency is measured once a run is finished."
+    return Measured(note=note, dense=dense)
 
 
 def _before(source: Source) -> Network:
@@ -95,33 +84,17 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 
 def _timed(dense: Network, finished: Sequence[Source]) -> Measured:
     rebuilt = [rebuild(source.folder) for source in finished]
+    inputs = rebuilt[0].inputs[:1]
     models = [rebuilt[0].dense, *(models.small for models in rebuilt)]
-    first, *others = latencies(models, rebuilt[0].inputs[:1])
+    calls = {str(i): partial(model.eval(), inputs) for i, model in enumerate(models)}
+    with torch.inference_mode():
+        first, *others = time_in_turns(calls, rounds=ROUNDS).values()
+    names = (source.name for source in finished)
     return Measured(
         note=(
-            f"Latency: one example, median of {ROUNDS} rounds in turn, threads: "
-            f"{torch.get_num_threads()}, {platform.system()} {platform.machine()}."
+            f"Latency: processor time for one example on one thread, median of "
+            f"{ROUNDS} rounds in turn, {platform.system()} {platform.machine()}."
         ),
-        dense=replace(dense, seconds=first),
-        seconds=dict(zip((source.name for source in finished), others, strict=True)),
+        dense=replace(dense, seconds=first.seconds),
+        seconds={n: t.seconds for n, t in zip(names, others, strict=True)},
     )
-
-
-def _call(model: nn.Module, inputs: Tensor) -> Callable[[], object]:
-    @torch.inference_mode()
-    def call() -> object:
-        return model(inputs)
-
-    return call
-
-
-def _repeats(call: Callable[[], object]) -> int:
-    once = min(_time(call, 1) for _ in range(_WARM_UP))
-    return max(1, round(_SHORTEST_ROUND / once))
-
-
-def _time(call: Callable[[], object], repeats: int) -> float:
-    start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    return (time.perf_counter() - start) / repeats

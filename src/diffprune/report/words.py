@@ -85,7 +85,7 @@ def tiles(small: Network, dense: Network) -> tuple[Tile, ...]:
     found = [
         (ratio(dense.macs, small.macs), "fewer multiply-adds"),
         (ratio(dense.parameters, small.parameters), "fewer parameters"),
-        (ratio(dense.seconds, small.seconds), "faster, measured"),
+        (ratio(dense.seconds, small.seconds), "the speed, measured"),
     ]
     times = [Tile(_times(value), label) for value, label in found if value]
     error = Tile(f"{small.error or 0:.2f} %", "test error")
