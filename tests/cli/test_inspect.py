@@ -7,7 +7,7 @@ import pytest
 def test_a_model_of_the_users_own(diffprune):
     done = diffprune("inspect", "mine.py:model", "--input", "1,3")
     assert done.exit_code == 0, done.stderr
-    assert "mine.py:model: 50 parameters, 40 MACs, 1 groups" in done.stdout
+    assert "mine.py:model: 50 parameters, 40 MACs, 1 group\n" in done.stdout
     assert "an output of the model" in done.stdout
 
 

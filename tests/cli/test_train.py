@@ -29,6 +29,25 @@ def test_a_task_of_the_users_own(diffprune, tmp_path):
     assert (recipe["epochs"], recipe["batch_size"], recipe["seed"]) == (2, 8, 5)
 
 
+@pytest.mark.parametrize(
+    ("gate_lr", "advice"),
+    [("1e-9", "Nothing was removed: raise `--strength`"), ("0.1", "Next:  diffprune")],
+)
+def test_there_is_advice_on_what_to_do_next(diffprune, gate_lr, advice):
+    asked = ("--epochs", "1", "--batch-size", "1", "--gate-lr", gate_lr)
+    done = diffprune("train", "mine.py:task", *asked)
+    assert advice in done.stderr
+
+
+def test_a_run_that_failed_at_once_is_not_in_the_way(diffprune, tmp_path, source):
+    (tmp_path / "mine.py").write_text(source.replace("return Task(", "return dict("))
+    done = diffprune("train", "mine.py:task", "--epochs", "1")
+    assert done.exit_code == 1
+    assert "the task is a dict, where a `diffprune.Task` is needed" in done.stderr
+    (tmp_path / "mine.py").write_text(source)
+    assert diffprune("train", "mine.py:task", "--epochs", "2").exit_code == 0
+
+
 def test_json_is_what_came_out(diffprune, tmp_path):
     done = diffprune("train", "mine.py:task", "--epochs", "1", "--json")
     found = json.loads(done.stdout)
@@ -104,6 +123,7 @@ def test_as_a_program(tmp_path):
     ("arguments", "message"),
     [
         (["lenet6"], "no task is called `lenet6`; there are `lenet5-mnist`"),
+        (["mine.py"], "`mine.py` is a file; which function in it?"),
         (["mine.py:tusk"], "`mine.py` has no function `tusk`; it has `task`"),
         (["mine.py:task", "--epochs", "0"], "at least one epoch"),
         (["mine.py:task", "--recipe", "no.py:f"], "there is no file `no.py`"),

@@ -1,5 +1,6 @@
 """`diffprune bench`: what the networks of a run cost here; measured in `experiment`."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -41,6 +42,7 @@ def bench(
     All take turns on one thread of the processor, so the ratios hold on a busy machine.
     """
     say("Each network is run in turn; this takes some seconds.")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler talks to stderr
     from diffprune.experiment import bench as measuring  # noqa: PLC0415 - imports torch
 
     with said_plainly():

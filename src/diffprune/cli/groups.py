@@ -43,7 +43,7 @@ def view(title: str, groups: Groups) -> Iterator[RenderableType]:
     """The groups as a tree, then what is frozen by reason."""
     yield (
         f"{title}: {groups.parameters():,} parameters, {groups.macs():,} MACs, "
-        f"{len(groups)} groups"
+        f"{len(groups)} group{'' if len(groups) == 1 else 's'}"
     )
     if len(groups):
         yield _tree(groups)

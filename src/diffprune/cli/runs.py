@@ -125,6 +125,14 @@ def result(job: Job, end: Outcome) -> str:
     ).lstrip()
 
 
+def advice(job: Job) -> str:
+    """What to do next."""
+    is_gated = job.recipe.strength is not None
+    if is_gated and not read_run(job.folder).removals:
+        return "Nothing was removed: raise `--strength`, or train for longer."
+    return f"Next:  diffprune export {job.folder} --to onnx  (or bench, report)"
+
+
 def use_data_dir(data_dir: Path | None) -> None:
     """Let every task of this process look for its data there."""
     if data_dir is not None:

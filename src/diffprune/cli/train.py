@@ -89,4 +89,4 @@ def train(  # noqa: PLR0913 - options of a command
         show_json({"folder": str(job.folder), **end.to_dict()})
     else:
         show(runs.result(job, end))
-        say(f"Next:  diffprune export {job.folder} --to onnx  (or bench, report)")
+        say(runs.advice(job))

@@ -52,7 +52,7 @@ class Folder:
         """
         with _said_plainly(path):
             path.mkdir(parents=True, exist_ok=True)
-            if (path / records.RECIPE).exists():
+            if _has_begun(path):
                 _check_same(path, recipe)
             else:
                 _write_json(path / records.TASK, {"task": task})
@@ -106,6 +106,12 @@ def _said_plainly(path: Path) -> Generator[None, None, None]:
             f"cannot write into `{path}`: {error.strerror}.\n"
             "Name another directory with `--out`, for instance `--out runs/mine`."
         ) from error
+
+
+def _has_begun(path: Path) -> bool:
+    """Whether there is more than the intention: a run that failed at once is none."""
+    files = (records.METRICS, records.CHECKPOINT, records.SUMMARY)
+    return any((path / name).exists() for name in files)
 
 
 def _check_same(path: Path, recipe: Recipe) -> None:

@@ -29,6 +29,10 @@ def load_task(name: str) -> tuple[MakeTask, MakeRecipe]:
     if name in BUILTIN:
         return BUILTIN[name]
     _, colon, function = name.rpartition(":")
+    if Path(name).is_file():
+        raise UnknownNameError(
+            f"`{name}` is a file; which function in it? Type `{name}:my_task`."
+        )
     if not colon:
         raise UnknownNameError(
             f"no task is called `{name}`; there are {listed(BUILTIN)}.\n"

@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Adam, Optimizer
 
 from diffprune._typing import Float, Int
+from diffprune.errors import ArgumentError
 from diffprune.experiment.recipe import Recipe
 from diffprune.recipes.models import MakeGate
 
@@ -57,6 +58,19 @@ class Task:
 
 MakeTask = Callable[[Recipe], Task]
 """A task as users write it: a plain function, called once the seed is set."""
+
+
+def check_task(made: object) -> None:
+    """Refuse what is not a task, saying what is.
+
+    Raises:
+        ArgumentError: If a function that should make a task returned something else.
+    """
+    if not isinstance(made, Task):
+        raise ArgumentError(
+            f"the task is a {type(made).__name__}, where a `diffprune.Task` is needed: "
+            "`return dp.Task(model=..., train=..., test=...)`."
+        )
 
 
 def gate_of(recipe: Recipe) -> MakeGate:

@@ -19,7 +19,7 @@ from diffprune.experiment.measure import measure_epoch, measure_outcome
 from diffprune.experiment.progress import Progress, Stopwatch
 from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import Epoch, read_run
-from diffprune.experiment.task import MakeTask, Task
+from diffprune.experiment.task import MakeTask, Task, check_task
 from diffprune.experiment.unpruned import Unpruned
 from diffprune.penalty import named_gates
 from diffprune.pruner import Pruner
@@ -56,6 +56,7 @@ def train(
     folder = Folder.open(Path(out), recipe, spell(make_task, Path(out)))
     with _seeded(recipe.seed), Interruption() as interruption:
         task = make_task(recipe)
+        check_task(task)
         pruner = _make_pruner(task, recipe, device)
         optimizer = _make_optimizer(task, recipe, pruner)
         saved = folder.load(pruner, optimizer)
