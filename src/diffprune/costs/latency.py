@@ -1,8 +1,8 @@
 """Measured latency as a cost: timings of every op at several widths, interpolated.
 
-Each op is timed by itself on a grid over the widths that matter to it. What the whole
-model takes beyond the sum of its ops (Python, views) does not depend on widths and is
-added.
+Each op is timed by itself on a grid over the widths that matter to it. A model takes
+longer than the sum of its ops: weights have to come from memory, and Python runs in
+between. How much longer is found from the whole model and from a narrow one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,10 +18,12 @@ from diffprune._typing import Float, Int
 from diffprune.costs.network import Network
 from diffprune.costs.ops import Operation, operations
 from diffprune.costs.polynomial import Polynomial
-from diffprune.costs.scale import FRACTIONS, Scale, make_scale
+from diffprune.costs.scale import FRACTIONS, Scale, make_scale, narrowed
 from diffprune.costs.timing import Timings, best_seconds
 from diffprune.graph.axes import Atom
 from diffprune.graph.trace import ExampleInputs, call_arguments, mode
+from diffprune.surgery.apply import apply_plan
+from diffprune.surgery.plan import plan_removal
 
 Scales: TypeAlias = tuple[Scale, Scale]
 
@@ -35,6 +37,7 @@ class Latency:
         knots: Where along each the ops were timed.
         places: For every op the two lengths its time depends on.
         seconds: Its time at every pair of knots.
+        factor: How much longer ops take within the model than alone.
         rest: What a forward pass takes beside its ops.
     """
 
@@ -42,7 +45,8 @@ class Latency:
     knots: Float[Tensor, "lengths knots"]
     places: Int[Tensor, "ops two"]
     seconds: Float[Tensor, "ops knots knots"]
-    rest: float
+    factor: float = 1.0
+    rest: float = 0.0
 
     def __call__(self, widths: Float[Tensor, " widths"]) -> Float[Tensor, ""]:
         """Predict the latency, differentiably."""
@@ -55,7 +59,8 @@ class Latency:
         rows, columns = cells[self.places].unbind(1)
         ops = torch.arange(len(self.places))[:, None, None]
         around = self.seconds[ops, rows[:, :, None], columns[:, None, :]]
-        return torch.einsum("oij,oi,oj->", around, parts[:, 0], parts[:, 1]) + self.rest
+        alone = torch.einsum("oij,oi,oj->", around, parts[:, 0], parts[:, 1])
+        return self.factor * alone + self.rest
 
 
 def latency(network: Network, folder: Path | None = None) -> Latency:
@@ -66,18 +71,34 @@ def latency(network: Network, folder: Path | None = None) -> Latency:
         folder: Where timings are kept; by default in the user's cache.
     """
     timings = Timings(next(network.model.parameters()).device, folder)
-    scales, seconds, names = list[Scales](), list[Tensor](), list[str]()
-    with torch.no_grad(), mode(network.model, training=False):
+    scales, seconds = list[Scales](), list[Tensor]()
+    with torch.no_grad():
         for operation in operations(network):
             scales.append(_scales(operation, network))
             seconds.append(_timed(operation, scales[-1], timings))
-            names.append(operation.at({}).key)
-        # Remembered as well: a run that is resumed must come to the same decisions.
-        forward = _forward(network.model, network.inputs)
-        whole = timings.seconds("\n".join(names), lambda _: forward) or 0.0
+        predicted = _calibrated(_interpolated(scales, seconds), network, timings)
     timings.save()
-    alone = _interpolated(scales, seconds)
-    return replace(alone, rest=whole - float(alone(network.widths())))
+    return predicted
+
+
+def _calibrated(alone: Latency, network: Network, timings: Timings) -> Latency:
+    """Fit factor and rest to the model as it is, and cut down to its narrowest."""
+    name = "\n".join(operation.at({}).key for operation in operations(network))
+    least_of = {g.name: narrowed(g.size, FRACTIONS[0]) for g in network.gated}
+    narrow = {g.name: torch.arange(g.size) < least_of[g.name] for g in network.gated}
+    small = apply_plan(network.model, plan_removal(network.groups, narrow))
+    widths = torch.tensor([float(units.sum()) for units in narrow.values()])
+    # Remembered as well: a run that is resumed must come to the same decisions.
+    with mode(network.model, training=False), mode(small, training=False):
+        runs = [_forward(model, network.inputs) for model in (network.model, small)]
+        whole, least = (
+            timings.seconds(f"{run} {name}", lambda _, run=run: runs[run]) or 0.0
+            for run in (0, 1)
+        )
+    more = float(alone(network.widths()) - alone(widths))
+    factor = (whole - least) / more if more > 0 and whole > least else 1.0
+    rest = whole - factor * float(alone(network.widths()))
+    return replace(alone, factor=factor, rest=rest)
 
 
 def measure(model: nn.Module, inputs: ExampleInputs) -> float:
@@ -132,5 +153,4 @@ def _interpolated(scales: Sequence[Scales], seconds: Sequence[Tensor]) -> Latenc
         torch.stack([scale.padded() for scale in different]),
         torch.tensor([[different.index(scale) for scale in pair] for pair in scales]),
         torch.stack(list(seconds)),
-        rest=0.0,
     )
