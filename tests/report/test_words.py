@@ -39,12 +39,16 @@ def test_what_was_asked_and_how_far_it_is(make_run):
         make_run("a"),
         make_run("b", finished=False, recipe=longer),
         make_run("c", gates={}),
+        make_run("d", recipe=Recipe(name="d", epochs=4, budget={"macs": 0.3})),
+        make_run("e", recipe=Recipe(name="e", epochs=4, strength={"conv*": 1e-3})),
     ]
     asked = [words.asked(source) for source in read_sources(folders)]
     assert asked == [
         "Asked for: sigmoid gates with strength 0.0001, 4 epochs, seed 0.",
         "Asked for: sigmoid gates with strength 1e-05, 9 epochs, 4 so far, seed 0.",
         "Asked for: no gates, 4 epochs, seed 0.",
+        "Asked for: sigmoid gates within a budget of macs=0.3, 4 epochs, seed 0.",
+        "Asked for: sigmoid gates with a strength for each, 4 epochs, seed 0.",
     ]
 
 

@@ -61,7 +61,7 @@ DECADES: Final = [step * 10.0**power for power in range(-2, 13) for step in (1, 
 
 def label_width(names: Iterable[str]) -> int:
     """What the widest entry of a legend takes, in pixels, roughly."""
-    return 40 + 7 * max(map(len, names), default=0)
+    return 32 + round(6.6 * max(map(len, names), default=0))
 
 
 def series(count: int) -> list[str]:
