@@ -45,7 +45,7 @@ def architecture(scene: Scene) -> Figure | None:
     sizes = ", ".join(f"{row['gate']} {row['label']}" for row in shown)
     return Figure(
         name="architecture",
-        title="Units layer by layer",
+        title="Units layer by layer; bars are as long as their square roots",
         alt=f"Bars of each layer's units before and after, for {scene.shown}: {sizes}.",
         spec=charts.architecture(
             list(scene.widths), (scene.at_start, "after"), scene.shown
