@@ -72,7 +72,7 @@ def write_record(folder: Path, target: Path) -> None:
     """Keep what is worth keeping of a run, finished or not."""
     run = read_run(folder)
     target.mkdir(parents=True, exist_ok=True)
-    for name in (records.RECIPE, records.ENVIRONMENT, records.SUMMARY):
+    for name in (records.RECIPE, records.TASK, records.ENVIRONMENT, records.SUMMARY):
         if (folder / name).exists():
             (target / name).write_bytes((folder / name).read_bytes())
     epochs = [replace(epoch, prob_open={}).to_dict() for epoch in run.epochs]
