@@ -15,7 +15,8 @@ from torch.utils import _pytree as pytree
 from diffprune.errors import ExportError, MissingPackageError
 from diffprune.export.batch import tensor_leaves
 from diffprune.export.check import Run, check_same
-from diffprune.export.program import checked_program, quiet, written_whole
+from diffprune.export.trace import checked_program
+from diffprune.export.writing import quiet, written_whole
 from diffprune.graph.trace import ExampleInputs
 
 _PACKAGES: Final = ("onnx", "onnxruntime", "onnxscript")
