@@ -75,6 +75,7 @@ def test_a_dense_run_has_no_gated_network(folder, recipe, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on import
 def test_compiled_networks_can_be_measured(folder):
     found = bench(folder, rounds=2, compiled=True, onnx=False)
     assert {m.network for m in found if m.engine == COMPILED} == {

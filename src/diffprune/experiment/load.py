@@ -3,7 +3,6 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from diffprune.errors import UnknownNameError
 from diffprune.experiment.builtin import BUILTIN, MakeRecipe
@@ -11,9 +10,6 @@ from diffprune.experiment.lookup import find_callable, listed
 from diffprune.experiment.recipe import Recipe
 from diffprune.experiment.records import read_run
 from diffprune.experiment.task import MakeTask
-
-EPOCHS: Final = 10
-"""For a task that has no recipe of its own."""
 
 
 def load_task(name: str) -> tuple[MakeTask, MakeRecipe]:
@@ -61,4 +57,5 @@ def load_recipe(name: str) -> MakeRecipe:
 
 
 def _plain_recipe(name: str, seed: int) -> Recipe:
-    return Recipe(name=name, epochs=EPOCHS, seed=seed)
+    """For a task without one of its own: enough to see something leave."""
+    return Recipe(name=name, epochs=10, strength=1e-4, gate_lr=1e-2, seed=seed)
