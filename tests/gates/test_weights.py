@@ -56,6 +56,15 @@ def test_folding_gives_the_plain_layer_with_the_same_outputs(layer):
     assert folded.training
 
 
+def test_folding_a_copy_leaves_the_original_gated(layer):
+    gate_weight(layer)
+    values = layer.weight.detach().clone()
+    folded = fold_gates(copy.deepcopy(layer))
+    assert type(folded) is nn.Linear
+    assert torch.equal(layer.weight, values)
+    assert type(fold_gates(layer)) is nn.Linear
+
+
 def test_gates_can_be_taken_off_again(layer):
     original = layer.weight.detach().clone()
     close_half_(gate_weight(layer))

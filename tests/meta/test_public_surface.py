@@ -12,7 +12,7 @@ SURFACE = {
     "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness init_std "
     "beta_margin dim base index min_open",
     "Groups": "groups frozen attributes tensors products solution",
-    "Plan": "kept tensors attributes certificate",
+    "Plan": "kept tensors attributes stubs certificate",
     "PruneGroup": "name size axes parameters macs atom",
     "Pruner": "model example_inputs * strength budget gate schedule reopen patience "
     "round_to freeze heads rules on_removal on_budget",
@@ -48,7 +48,7 @@ METHODS = {
     "Budget": "asked to_dict",
     "Gate": "at_floor extra_repr forward is_open keep_ prob_open values",
     "Groups": "macs parameters",
-    "Plan": "from_json then to_json",
+    "Plan": "from_json then to_json without",
     "PruneGroup": "",
     "Pruner": "add_copy finalize load_state_dict parameter_groups penalty "
     "remove_closed_ shape state_dict step summary units",

@@ -16,8 +16,8 @@ from diffprune.errors import ExportError, MissingPackageError
 from diffprune.export.batch import tensor_leaves
 from diffprune.export.check import Run, check_same
 from diffprune.export.trace import checked_program
-from diffprune.export.writing import quiet, written_whole
-from diffprune.graph.trace import ExampleInputs
+from diffprune.export.writing import written_whole
+from diffprune.graph.trace import ExampleInputs, quiet
 
 _PACKAGES: Final = ("onnx", "onnxruntime", "onnxscript")
 _LARGEST_MESSAGE: Final = 2_000_000_000

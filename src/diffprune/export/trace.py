@@ -9,9 +9,14 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 from diffprune.errors import ArgumentError, TraceError
 from diffprune.export.batch import batch_size, resized, tensor_leaves
 from diffprune.export.check import Run, check_same, model_outputs
-from diffprune.export.writing import quiet
 from diffprune.gates import Gate
-from diffprune.graph.trace import ExampleInputs, call_arguments, check_plain, mode
+from diffprune.graph.trace import (
+    ExampleInputs,
+    call_arguments,
+    check_plain,
+    mode,
+    quiet,
+)
 
 _NEEDED: Final = {"val", "tensor_meta", "nn_module_stack"}
 

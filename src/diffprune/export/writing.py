@@ -1,11 +1,11 @@
 """Files that appear whole, without chatter, or not at all. Knows no format."""
 
-import logging
 import tempfile
-import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+
+from diffprune.graph.trace import quiet
 
 
 @contextmanager
@@ -17,16 +17,3 @@ def written_whole(path: Path) -> Generator[Path]:
             yield Path(folder) / path.name
         for file in Path(folder).iterdir():
             file.replace(path.parent / file.name)
-
-
-@contextmanager
-def quiet() -> Generator[None]:
-    """Say nothing about exporting; failures are explained."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)

@@ -61,8 +61,18 @@ def fold_gates(module: ModuleT) -> ModuleT:
         for name, chain in list(_parametrizations(layer).items()):
             if any(isinstance(step, Gate) for step in chain):
                 chain.eval()  # the values of inference: noise must not become a weight
+                _take_own_class_(layer)
                 parametrize.remove_parametrizations(layer, name)
     return module
+
+
+def _take_own_class_(layer: nn.Module) -> None:
+    """Part the class of a parametrized layer from that of its deep copies.
+
+    They share one, and torch deletes from it the property that all of them read.
+    """
+    shared = type(layer)
+    layer.__class__ = type(shared.__name__, shared.__bases__, dict(vars(shared)))
 
 
 def _parameter(layer: nn.Module, name: str) -> Tensor:

@@ -126,7 +126,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
         with (
             mode(model, training=training),
             tracked_sizes(model, run) as log,
-            _quiet(),
+            quiet(),
             torch.no_grad(),
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)
@@ -136,7 +136,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
 
 
 @contextmanager
-def _quiet() -> Generator[None]:
+def quiet() -> Generator[None]:
     """Say nothing about exporting, which nobody asked for; failures are explained."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
