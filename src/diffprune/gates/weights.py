@@ -72,7 +72,8 @@ def _take_own_class_(layer: nn.Module) -> None:
     They share one, and torch deletes from it the property that all of them read.
     """
     shared = type(layer)
-    layer.__class__ = type(shared.__name__, shared.__bases__, dict(vars(shared)))
+    own: Any = type(shared.__name__, shared.__bases__, dict(vars(shared)))
+    layer.__class__ = own
 
 
 def _parameter(layer: nn.Module, name: str) -> Tensor:
