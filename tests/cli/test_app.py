@@ -1,3 +1,5 @@
+import json
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -42,3 +44,36 @@ def test_version(diffprune):
 @pytest.mark.parametrize("arguments", [["demo", "--epochs", "many"], ["dmeo"]])
 def test_misuse_exits_with_2(diffprune, arguments):
     assert diffprune(*arguments).exit_code == 2
+
+
+def test_a_shell_completes_commands():
+    words = {"COMP_WORDS": "diffprune ins", "COMP_CWORD": "1"}
+    variables = {**os.environ, **words, "_DIFFPRUNE_COMPLETE": "complete_bash"}
+    command = [sys.executable, "-m", "diffprune"]
+    done = subprocess.run(  # noqa: S603 - our own words
+        command, env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "inspect\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bench runs/mine --rounds 2 --no-onnx",
+        "compare runs/mine",
+        "export runs/mine --to safetensors",
+        "inspect mine.py:model --input 1,3",
+        "report runs/mine --no-measure",
+        "train mine.py:task --epochs 1 --out runs/another",
+    ],
+)
+def test_commands_are_quiet_programs(finished, line):
+    """In a process of its own, JSON is all on stdout, and nothing warns."""
+    words = ["-W", "error::UserWarning", "-m", "diffprune", *line.split(), "--json"]
+    done = subprocess.run(  # noqa: S603 - our own words
+        [sys.executable, *words], cwd=finished, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+    assert b"Warning" not in done.stderr

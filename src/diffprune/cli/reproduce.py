@@ -6,8 +6,8 @@ from typing import Annotated, Final
 
 import typer
 
-from diffprune.cli.options import DataDir
-from diffprune.cli.output import examples, said_plainly, show
+from diffprune.cli.options import AsJson, DataDir
+from diffprune.cli.output import examples, said_plainly, show, show_json
 
 EXAMPLES: Final = examples(
     "diffprune reproduce lenet5",
@@ -32,9 +32,14 @@ def reproduce(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
     data_dir: DataDir = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Print a table of the paper next to ours, from records or from new runs."""
+    """Print a table of the paper next to ours, from records or from new runs.
+
+    As JSON, our runs alone, one after the other.
+    """
     from diffprune.cli import runs  # noqa: PLC0415 - imports torch
+    from diffprune.cli.standing import Standing  # noqa: PLC0415
     from diffprune.errors import UnknownNameError  # noqa: PLC0415
     from diffprune.experiment import reproduce as paper  # noqa: PLC0415
     from diffprune.experiment.lookup import listed  # noqa: PLC0415
@@ -54,4 +59,9 @@ def reproduce(
             if not (folder / "summary.json").exists():
                 runs.run_job(runs.Job(chosen.task, asked, folder))
             paper.write_record(folder, records / folder.name)
-        show(chosen.table(paper.read_records(records)))
+        table = chosen.table(paper.read_records(records))
+    if as_json:
+        paths = sorted(records.glob("*/recipe.json"))
+        show_json([Standing.of(path.parent).to_dict() for path in paths])
+    else:
+        show(table)
