@@ -53,3 +53,28 @@ def test_layers_lose_units(sizes, sequence, layer, bidirectional):
             return self.last(self.layer(x)[0])
 
     assert sizes(Read().double(), sequence) == {"layer": 7}
+
+
+@pytest.mark.filterwarnings("ignore:.*_flat_weights")
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("layer", [nn.LSTM, nn.GRU])
+def test_steps_of_a_sequence_stay_even_where_a_layer_makes_them(
+    sizes, sequence, layer, batch_first
+):
+    class Mixed(nn.Module):
+        """Steps 4 -> fc 5 steps -> recurrent 7 -> fc 2 over all steps."""
+
+        def __init__(self):
+            super().__init__()
+            self.mix = nn.Linear(4, 5)
+            self.layer = layer(3, 7, batch_first=batch_first)
+            self.last = nn.Linear(35, 2)
+
+        def forward(self, x):
+            steps = self.mix(x.mT).mT
+            steps = steps if batch_first else steps.transpose(0, 1)
+            states = self.layer(steps)[0]
+            states = states if batch_first else states.transpose(0, 1)
+            return self.last(states.flatten(1))
+
+    assert sizes(Mixed().double(), sequence) == {"layer": 7}

@@ -57,7 +57,8 @@ def _layers(
     flags: Sequence[Anything],
 ) -> tuple[Axes, Axes]:
     """All layers and directions have one hidden size, so they share their units."""
-    has_bias, _layers_count, _dropout, _train, bidirectional = flags[:5]
+    has_bias, _layers_count, _dropout, _train, bidirectional, batch_first = flags[:6]
+    call.freeze(x.axes[1 if batch_first else 0], "a recurrent layer walks along it")
     units = state.axes[-1]
     per_cell = 4 if has_bias else 2
     if len(weights) % per_cell or state.shape[-1] != weights[1].shape[-1]:
