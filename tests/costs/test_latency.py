@@ -39,8 +39,7 @@ def network():
 def elements(monkeypatch):
     """An op takes as many seconds as it has elements; a model takes a thousand."""
 
-    def seconds(run, device):
-        del device
+    def seconds(run, *_):
         args = getattr(run, "args", ())
         tensors = [t for t in pytree.tree_leaves(args) if isinstance(t, torch.Tensor)]
         return float(sum(t.numel() for t in tensors)) or 1000.0
@@ -114,14 +113,14 @@ def test_real_time_is_measured(network):
 
 @pytest.mark.slow
 def test_predictions_are_near_what_pruned_models_take(tmp_path):
-    """Wide layers: what ops take is then far more than what a busy machine adds."""
+    """Wide layers: ops then take far more than a busy machine adds. Odd, as remain."""
     model = nn.Sequential(
         nn.Conv2d(3, 64, 3), nn.ReLU(), nn.Conv2d(64, 64, 3), nn.ReLU()
     ).append(nn.Conv2d(64, 8, 3))
     x = torch.rand(4, 3, 32, 32)
     groups = find_groups(model, x)
     predicted = latency(Network(model, x, groups, tuple(groups)), tmp_path)
-    for width in (16, 32, 48):
+    for width in (15, 31, 47):
         small = nn.Sequential(
             nn.Conv2d(3, width, 3), nn.ReLU(), nn.Conv2d(width, width, 3), nn.ReLU()
         ).append(nn.Conv2d(width, 8, 3))

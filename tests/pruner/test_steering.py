@@ -53,7 +53,7 @@ def train(pruner, optimizer, steps):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
-@pytest.mark.parametrize("macs", [0.9, 0.3, 0.05])
+@pytest.mark.parametrize("macs", [0.9, 0.05])
 def test_what_is_asked_for_is_what_the_model_costs(macs, optimizer):
     pruner, optimizer = begin(dp.Budget(macs=macs, steps=STEPS), optimizer)
     whole = pruner.groups.macs()
@@ -73,7 +73,7 @@ def test_parameters_are_counted_in_the_model_itself():
 def test_latency_is_that_of_the_plain_model(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     seen = []
-    monkeypatch.setattr(timing, "best_seconds", lambda run, _: seen.append(run) or 1.0)
+    monkeypatch.setattr(timing, "best_seconds", lambda run, *_: seen.append(run) or 1.0)
     with pytest.raises(
         ArgumentError, match=r"latency='1 ms' cannot be met.* at least 1 "
     ):

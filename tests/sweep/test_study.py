@@ -34,6 +34,7 @@ def test_what_failed_is_tried_again(tmp_path):
     assert study.take()[1] == "a"
 
 
+@pytest.mark.slow
 def test_the_work_of_a_process_that_died_is_taken_over(tmp_path):
     work = f"""
 from pathlib import Path

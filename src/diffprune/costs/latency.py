@@ -19,7 +19,7 @@ from diffprune.costs.network import Network
 from diffprune.costs.ops import Operation, operations
 from diffprune.costs.polynomial import Polynomial
 from diffprune.costs.scale import FRACTIONS, Scale, make_scale, narrowed
-from diffprune.costs.timing import Timings, best_seconds
+from diffprune.costs.timing import THOROUGHLY, Timings, best_seconds
 from diffprune.graph.axes import Atom
 from diffprune.graph.trace import ExampleInputs, call_arguments, mode
 from diffprune.surgery.apply import apply_plan
@@ -92,8 +92,8 @@ def _calibrated(alone: Latency, network: Network, timings: Timings) -> Latency:
     with mode(network.model, training=False), mode(small, training=False):
         runs = [_forward(model, network.inputs) for model in (network.model, small)]
         whole, least = (
-            timings.seconds(f"{run} {name}", lambda _, run=run: runs[run]) or 0.0
-            for run in (0, 1)
+            timings.seconds(f"{n} {name}", lambda _, n=n: runs[n], THOROUGHLY) or 0.0
+            for n in (0, 1)
         )
     more = float(alone(network.widths()) - alone(widths))
     factor = (whole - least) / more if more > 0 and whole > least else 1.0
@@ -105,7 +105,7 @@ def measure(model: nn.Module, inputs: ExampleInputs) -> float:
     """Seconds of one forward pass in eval mode, now."""
     device = next(model.parameters()).device
     with torch.no_grad(), mode(model, training=False):
-        return best_seconds(_forward(model, inputs), device)
+        return best_seconds(_forward(model, inputs), device, THOROUGHLY)
 
 
 def _forward(model: nn.Module, inputs: ExampleInputs) -> Callable[[], object]:

@@ -17,17 +17,27 @@ import torch
 Prepare: TypeAlias = Callable[[torch.device], Callable[[], object] | None]
 
 _ROUNDS: Final = 5
-_PATIENCE: Final = 0.02  # seconds, after which slow things are not repeated
+BRIEFLY: Final = 0.02  # seconds
+THOROUGHLY: Final = 0.5
 
 
-def best_seconds(run: Callable[[], object], device: torch.device) -> float:
-    """The shortest of a few runs, after one that warms up."""
+def best_seconds(
+    run: Callable[[], object], device: torch.device, patience: float = BRIEFLY
+) -> float:
+    """The shortest of a few runs, after one that warms up.
+
+    Args:
+        run: What to time.
+        device: Where it runs.
+        patience: Seconds to repeat it for; what takes longer is repeated once or twice.
+    """
     _run(run, device)
-    found, spent = list[float](), 0.0
-    while len(found) < _ROUNDS or (spent < _PATIENCE and len(found) < 10 * _ROUNDS):
+    found = list[float]()
+    while (spent := sum(found)) < patience or len(found) < _ROUNDS:
+        if len(found) > 1 and spent > 10 * patience:
+            break
         found.append(_run(run, device))
-        spent += found[-1]
-        if spent > 10 * _PATIENCE and len(found) > 1:
+        if len(found) >= 20 * _ROUNDS:
             break
     return min(found)
 
@@ -64,12 +74,14 @@ class Timings:
         self._known: dict[str, float | None] = _read(self._path)
         self.is_new = False
 
-    def seconds(self, key: str, prepare: Prepare) -> float | None:
+    def seconds(
+        self, key: str, prepare: Prepare, patience: float = BRIEFLY
+    ) -> float | None:
         """How long something takes; it is prepared and run only if that is unknown."""
         key = _digest(key)
         if key not in self._known:
             run = prepare(self._device)
-            self._known[key] = None if run is None else best_seconds(run, self._device)
+            self._known[key] = run and best_seconds(run, self._device, patience)
             self.is_new = True
         return self._known[key]
 
