@@ -24,6 +24,7 @@ def main(
     us: Annotated[bool, typer.Option(help="Run diffprune.")] = True,
     again: Annotated[bool, typer.Option(help="Repeat what is recorded.")] = False,
     timeout: Annotated[int, typer.Option(help="CPU seconds for one model.")] = 300,
+    memory: Annotated[int, typer.Option(help="GiB for one model.")] = 12,
     folder: Annotated[Path, typer.Option(help="Where the records are.")] = FOLDER,
 ) -> None:
     """Say what share of public architectures can be pruned, and whether exactly."""
@@ -34,7 +35,7 @@ def main(
         select(all_cases(), only), _libraries(us=us, peer=peer)
     ):
         if again or (library.name, library.version, case.key) not in known:
-            result = isolated(case, library, timeout)
+            result = isolated(case, library, timeout, memory)
             record.append(records, result)
             typer.echo(_line(result))
     _report(record.load(records), folder)

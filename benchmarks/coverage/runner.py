@@ -21,7 +21,6 @@ from benchmarks.coverage.verdict import Cut, RefusedError, Status, judge_
 from torch import nn
 
 RATIO = 0.3
-MEMORY_BYTES = 12 << 30
 DIED = "the process died"
 
 
@@ -34,11 +33,13 @@ class Library:
     cut: Callable[[nn.Module, Inputs, float], Cut]
 
 
-def isolated(case: Case, library: Library, timeout: int) -> Record:
-    """Attempt a case in a child process, limited in memory and in CPU seconds."""
+def isolated(case: Case, library: Library, timeout: int, memory: int = 12) -> Record:
+    """Attempt a case in a child process, limited in CPU seconds and in GiB."""
     context = mp.get_context("fork")  # inherits the imported zoos
     receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(case, library, timeout, sender))
+    child = context.Process(
+        target=_child, args=(case, library, timeout, memory, sender)
+    )
     child.start()
     sender.close()
     try:
@@ -79,13 +80,15 @@ def attempt(case: Case, library: Library) -> Record:
     )
 
 
-def _child(case: Case, library: Library, timeout: int, sender: Connection) -> None:
+def _child(
+    case: Case, library: Library, timeout: int, memory: int, sender: Connection
+) -> None:
     os.nice(5)
     silent = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # torch.export and some models print at length
         os.dup2(silent, stream)
     torch.set_num_threads(1)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (memory << 30, memory << 30))
     resource.setrlimit(resource.RLIMIT_CPU, (timeout, timeout + 1))
     sender.send(attempt(case, library))
 
