@@ -48,6 +48,17 @@ def test_a_run_that_failed_at_once_is_not_in_the_way(diffprune, tmp_path, source
     assert diffprune("train", "mine.py:task", "--epochs", "2").exit_code == 0
 
 
+def test_an_error_in_the_task_is_shown_from_there(diffprune, tmp_path, source):
+    broken = source.replace("x = torch.rand(32, 3)", "x = torch.load('nothing.pt')")
+    (tmp_path / "mine.py").write_text(broken)
+    done = diffprune("train", "mine.py:task")
+    assert done.exit_code == 1
+    assert "No such file or directory: 'nothing.pt'" in done.stderr
+    first, *_ = [line for line in done.stderr.splitlines() if "File " in line]
+    assert "mine.py" in first
+    assert "cli/train.py" not in done.stderr
+
+
 def test_json_is_what_came_out(diffprune, tmp_path):
     done = diffprune("train", "mine.py:task", "--epochs", "1", "--json")
     found = json.loads(done.stdout)

@@ -1,6 +1,6 @@
 import pytest
 
-from diffprune.errors import UnknownNameError
+from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.experiment.builtin import BUILTIN
 from diffprune.experiment.load import load_task
 
@@ -45,3 +45,9 @@ def test_a_function_in_a_file_is_a_task(file):
 def test_names_that_lead_nowhere_are_explained(file, name, message):
     with pytest.raises(UnknownNameError, match=message):
         load_task(name.format(file=file))
+
+
+def test_a_task_is_a_function_of_a_recipe(tmp_path):
+    (tmp_path / "none.py").write_text("def model(): pass")
+    with pytest.raises(ArgumentError, match="A task is a function of a recipe"):
+        load_task(f"{tmp_path}/none.py:model")

@@ -16,7 +16,9 @@ from diffprune.cli.sweep import EXAMPLES as SWEEP, sweep
 from diffprune.cli.train import EXAMPLES as TRAIN, train
 
 app = typer.Typer(
-    no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode="markdown"
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
 )
 
 

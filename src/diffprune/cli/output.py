@@ -4,6 +4,7 @@ Results go to stdout, everything else to stderr.
 """
 
 import json
+import traceback
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -11,6 +12,7 @@ from typing import Any, Final
 import typer
 from rich.console import Console, RenderableType
 
+from diffprune.cli.blame import own_part
 from diffprune.errors import DiffpruneError
 
 FAILED: Final = 1
@@ -50,9 +52,20 @@ def show_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
 
 @contextmanager
 def said_plainly() -> Generator[None, None, None]:
-    """Turn what diffprune raises on purpose into a message and an exit code."""
+    """Turn what diffprune raises on purpose into a message and an exit code.
+
+    Of an error in the user's own code, show that code, and not how one got there.
+    """
     try:
         yield
     except DiffpruneError as error:
         say(f"Error: {error}")
+        raise typer.Exit(FAILED) from error
+    except typer.Exit:
+        raise
+    except Exception as error:
+        own = own_part(error)
+        if own is None:
+            raise
+        say("".join(traceback.format_exception(type(error), error, own)).rstrip())
         raise typer.Exit(FAILED) from error

@@ -1,10 +1,11 @@
 """From names to tasks and recipes: built in, or functions in a user's file."""
 
+import inspect
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from diffprune.errors import UnknownNameError
+from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.experiment.builtin import BUILTIN, MakeRecipe
 from diffprune.experiment.lookup import find_callable, listed
 from diffprune.experiment.recipe import Recipe
@@ -34,7 +35,19 @@ def load_task(name: str) -> tuple[MakeTask, MakeRecipe]:
             f"no task is called `{name}`; there are {listed(BUILTIN)}.\n"
             "A task of your own is named by file and function: `mine.py:my_task`."
         )
-    return find_callable(name), partial(_plain_recipe, function)
+    make_task = find_callable(name)
+    _check_takes_recipe(make_task, name)
+    return make_task, partial(_plain_recipe, function)
+
+
+def _check_takes_recipe(make_task: MakeTask, name: str) -> None:
+    try:
+        inspect.signature(make_task).bind(None)
+    except TypeError as error:
+        raise ArgumentError(
+            f"`{name}` is no task: {error}.\nA task is a function of a recipe, "
+            "`def my_task(recipe): ...`, that returns a `diffprune.Task`."
+        ) from error
 
 
 def load_recipe(name: str) -> MakeRecipe:
