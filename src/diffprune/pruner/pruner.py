@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
@@ -28,7 +27,7 @@ from diffprune.pruner.cut import check_same
 from diffprune.pruner.history import Shrinkage
 from diffprune.pruner.options import Gates, Schedule, check_options, default_gate
 from diffprune.pruner.resume import read_state
-from diffprune.pruner.safety import are_finite, closed_for_good, looked
+from diffprune.pruner.safety import Patience, are_finite
 from diffprune.pruner.steering import Budgets, check_same_budget, make_controller
 from diffprune.pruner.strengths import DEFAULT_STRENGTH, Strength, strength_of
 from diffprune.pruner.summary import summarise
@@ -102,8 +101,7 @@ class Pruner(Generic[ModuleT]):
         self.example_inputs = example_inputs
         self.history: list[Shrinkage] = []
         self.steps = 0
-        self._schedule, self._reopen, self._round_to = schedule, reopen, round_to
-        self._patience = patience
+        self._schedule, self._round_to = schedule, round_to
         self._strength = DEFAULT_STRENGTH if strength is None else strength
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
@@ -117,10 +115,7 @@ class Pruner(Generic[ModuleT]):
             rules=rules,
         )
         self._bank = Bank(self.gates)
-        self._looks = {
-            name: torch.zeros(gate.size, dtype=torch.long)
-            for name, gate in self.gates.items()
-        }
+        self._patience = Patience(self.gates, reopen, patience)
         self.dense = self.shape()
         self.controller = (
             None
@@ -199,12 +194,7 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         if not are_finite(dict(self.model.named_parameters())):
             return None
-        closed = dict[str, Units]()
-        for name, gate in self.gates.items():
-            self._looks[name] = looked(gate, self._looks[name])
-            looks = self._looks[name]
-            closed[name] = closed_for_good(gate, self._reopen, looks, self._patience)
-        return self._remove_(closed, optimizers)
+        return self._remove_(self._patience.look(), optimizers)
 
     def finalize(self, *optimizers: Optimizer) -> ModuleT:
         """Remove all closed units, fold the gates away, and hand the model back.
@@ -241,7 +231,7 @@ class Pruner(Generic[ModuleT]):
                 name: (self._body.kept[name], placed.present_units(gate).tolist())
                 for name, gate in self.gates.items()
             },
-            "looks": {name: looks.tolist() for name, looks in self._looks.items()},
+            "looks": {n: looks.tolist() for n, looks in self._patience.looks.items()},
             "steps": self.steps,
             "history": [record.to_dict() for record in self.history],
             "budget": self.controller and self.controller.state_dict(),
@@ -263,7 +253,7 @@ class Pruner(Generic[ModuleT]):
         saved = read_state(state, self.groups, self._body.gated.units)
         check_same_budget(state.get("budget"), self.controller)
         self._cut_(saved.needed, saved.closed, optimizers, verify=False)
-        self._looks = {name: looks.clone() for name, looks in saved.looks.items()}
+        self._patience.looks.update(saved.looks)
         self.steps, self.history = saved.steps, list(saved.history)
         if self.controller is not None:
             self.controller.load_state_dict(state["budget"])
@@ -324,7 +314,7 @@ class Pruner(Generic[ModuleT]):
     ) -> Certificate | None:
         kept, found = self._body.cut_(needed, closed, optimizers, verify=verify)
         for name, units in kept.items():
-            self._looks[name] = self._looks[name][units]
+            self._patience.keep_(name, units)
             if self.controller is not None:
                 self.controller.keep_(name, units)
         self._strengths = self._compute_strengths()

@@ -7,36 +7,54 @@ competition the others may lose to it: then its chance to do so decides.
 
 import warnings
 from collections.abc import Mapping
+from typing import final
 
 import torch
 from torch import Tensor
 
-from diffprune._typing import Bool, Float, Int
+from diffprune._typing import Bool, Float
 from diffprune.gates import Gate, functional as F
 
 
-def closed_for_good(
-    gate: Gate, reopen: float, looks: Int[Tensor, " units"], patience: int
-) -> Bool[Tensor, " units"]:
-    """Closed units that cannot open, hardly can, or have not for long.
+@final
+class Patience:
+    """Decides which closed units may go, and remembers for how long they were closed.
 
     Args:
-        gate: The gate.
-        reopen: Open in the next step with a probability below this is hardly.
-        looks: How often in a row each unit was found closed.
-        patience: So many looks are long.
+        gates: By name.
+        reopen: A unit may go once it is open in the next step with a probability below
+            this.
+        patience: Or once it was found closed so many times in a row.
+
+    Attributes:
+        looks: How often in a row each unit was found closed, by gate.
     """
-    closed = ~gate.is_open()
-    has_noise = gate.log_noise_var is not None or gate.base is not None
-    if gate.u == "sigmoid" and not has_noise:
-        return closed
-    hardly = reopening_probability(gate) < reopen
-    return closed & (hardly | (looks.to(closed.device) >= patience))
 
+    def __init__(self, gates: Mapping[str, Gate], reopen: float, patience: int) -> None:
+        self._gates, self._reopen, self._patience = gates, reopen, patience
+        self.looks = {
+            name: torch.zeros(gate.size, dtype=torch.long)
+            for name, gate in gates.items()
+        }
 
-def looked(gate: Gate, looks: Int[Tensor, " units"]) -> Int[Tensor, " units"]:
-    """Count how often in a row each unit was found closed, this time included."""
-    return torch.where(gate.is_open().cpu(), 0, looks + 1)
+    def look(self) -> dict[str, Bool[Tensor, " units"]]:
+        """Closed units that cannot open, hardly can, or have not for long."""
+        return {name: self._look(name, gate) for name, gate in self._gates.items()}
+
+    def keep_(self, name: str, units: Bool[Tensor, " units"]) -> None:
+        """Follow a removal of units."""
+        self.looks[name] = self.looks[name][units]
+
+    def _look(self, name: str, gate: Gate) -> Bool[Tensor, " units"]:
+        closed = ~gate.is_open()
+        self.looks[name] = torch.where(closed.cpu(), self.looks[name] + 1, 0)
+        has_noise = gate.log_noise_var is not None or gate.base is not None
+        if gate.u == "sigmoid" and not has_noise:
+            return closed
+        hardly = reopening_probability(gate) < self._reopen
+        return closed & (
+            hardly | (self.looks[name].to(closed.device) >= self._patience)
+        )
 
 
 @torch.no_grad()
