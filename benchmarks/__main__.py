@@ -38,7 +38,7 @@ def main(names: list[str]) -> None:
 
 def _empty_table() -> Table:
     table = Table("what", "compared with")
-    for name in ("ms", "ms", "ratio", "quartiles", "target"):
+    for name in ("ms", "ms", "ratio", "quartiles", "undisturbed", "target"):
         table.add_column(name, justify="right")
     return table
 
@@ -53,6 +53,7 @@ def _cells(measurement: Measurement) -> tuple[str, ...]:
         f"{measurement.reference_ms:.2f}",
         f"{measurement.ratio:.3f}",
         f"{low:.3f}-{high:.3f}",
+        f"{measurement.undisturbed:.3f}",
         "" if target is None else f"{target:.2f}",
     )
 

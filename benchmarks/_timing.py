@@ -6,7 +6,7 @@ runs them all, prints one table and writes one record per file.
 
 import statistics
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,6 +20,8 @@ class Measurement:
     Attributes:
         ratio: Median time of the subject over median time of the reference.
         spread: First and third quartile of the ratio over single rounds.
+        undisturbed: The ratio of the times that one round in ten stays below: what else
+            runs on a machine only ever adds to a time.
         target: The ratio we aim at, if there is one.
     """
 
@@ -29,6 +31,7 @@ class Measurement:
     reference_ms: float
     ratio: float
     spread: tuple[float, float]
+    undisturbed: float
     rounds: int
     target: float | None = None
 
@@ -56,9 +59,14 @@ def ratio(
         reference_ms=reference_ms,
         ratio=subject_ms / reference_ms,
         spread=(first, third),
+        undisturbed=_fast(s for s, _ in pairs) / _fast(r for _, r in pairs),
         rounds=rounds,
         target=target,
     )
+
+
+def _fast(times: Iterable[float]) -> float:
+    return statistics.quantiles(times, n=10)[0]
 
 
 @contextmanager

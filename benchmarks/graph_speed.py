@@ -122,6 +122,7 @@ def _exponent(
         reference_ms=1e3 * seconds[0],
         ratio=float(line.slope),
         spread=(line.slope - line.stderr, line.slope + line.stderr),
+        undisturbed=float(line.slope),
         rounds=len(ops),
         target=1.0 if subject == "find_groups" else None,
     )

@@ -48,7 +48,10 @@ def demo(results: Path) -> str:
 
 def benchmarks(results: Path) -> str:
     """What was timed against what, a row for every measurement."""
-    header = ("what", "compared with", "ms", "ms", "ratio", "quartiles", "target")
+    header = (
+        "what", "compared with", "ms", "ms", "ratio", "quartiles", "undisturbed",
+        "target",
+    )  # fmt: skip
     records = map(_load, sorted((results / "benchmarks").glob("*.json")))
     rows = [
         _benchmark_row(measurement)
@@ -160,6 +163,7 @@ def _benchmark_row(measurement: Record) -> Row:
         f"{measurement['reference_ms']:.2f}",
         f"{measurement['ratio']:.2f}",
         f"{low:.2f} to {high:.2f}",
+        f"{measurement['undisturbed']:.2f}" if "undisturbed" in measurement else "",
         "" if target is None else f"{target:.2f}",
     )
 
