@@ -70,6 +70,7 @@ class Pruner(Generic[ModuleT]):
             with a plain copy of the model as it then is.
 
     Example:
+        >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> pruner = Pruner(model, torch.rand(4, 3), strength=1e-3)
         >>> optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-3))
