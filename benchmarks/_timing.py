@@ -6,11 +6,10 @@ runs them all, prints one table and writes one record per file.
 
 import statistics
 import time
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-import torch
+from diffprune.experiment.turns import one_thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,17 +66,6 @@ def ratio(
 
 def _fast(times: Iterable[float]) -> float:
     return statistics.quantiles(times, n=10)[0]
-
-
-@contextmanager
-def one_thread() -> Generator[None, None, None]:
-    """Run torch on a single thread, then on as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _round(
