@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+import torch
+
 from diffprune.experiment import wide
 from diffprune.experiment.recipe import GateSettings, Recipe
 from diffprune.experiment.task import MakeTask, Task, gate_of
@@ -94,7 +96,8 @@ BUILTIN: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
 def _lenet5(data: Split, recipe: Recipe) -> Task:
     held_out = data.validation
     return Task(
-        model=LeNet5(gate_of(recipe)),
+        # Pooling is several times faster with the channels last.
+        model=LeNet5(gate_of(recipe)).to(memory_format=torch.channels_last),
         train=Batches(data.train, recipe.batch_size, shuffle=True),
         validation=None if held_out is None else Batches(held_out, _EVALUATION_BATCH),
         test=Batches(data.test, _EVALUATION_BATCH),

@@ -2,10 +2,10 @@
 
 A network has dozens of gates of a few dozen units each. One by one, every gate costs
 some twenty tiny kernels per step; laid end to end, all of them cost as much as one.
-Only plain gates are pooled: independent units, no noise, one threshold.
+Only simple gates are pooled: independent units, one threshold.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -20,51 +20,72 @@ Context = Any  # torch gives it no better type
 
 
 def is_plain(gate: Gate) -> bool:
-    """Whether a gate can be evaluated together with others."""
-    is_noisy = gate.log_noise_var is not None or gate.base is not None
-    return gate.u == "sigmoid" and not is_noisy and gate.threshold.ndim == 0
+    """Whether the values of a gate can be computed together with those of others."""
+    return is_independent(gate) and gate.log_noise_var is None
+
+
+def is_independent(gate: Gate) -> bool:
+    """Whether the penalty can: noise in training does not enter it."""
+    return gate.u == "sigmoid" and gate.base is None and gate.threshold.ndim == 0
 
 
 @final
 class Bank:
-    """Gates evaluated together: the plain ones as one vector, the others in turn.
+    """Gates evaluated together: the simple ones as one vector, the others in turn.
 
     Args:
         gates: By name; they stay what and where they are, the bank only reads them.
     """
 
     def __init__(self, gates: Mapping[str, Gate]) -> None:
-        self.plain = {name: gate for name, gate in gates.items() if is_plain(gate)}
-        self.others = {n: gate for n, gate in gates.items() if n not in self.plain}
-        self._layout: _Layout | None = None
+        self._gates = dict(gates)
+        self._plain = _Pool(gates, is_plain)
+        self._independent = _Pool(gates, is_independent)
 
     def values(self) -> dict[str, Float[Tensor, " units"]]:
         """`gate.values()` of every gate."""
-        found = {name: gate.values() for name, gate in self.others.items()}
-        if not self.plain:
+        pool = self._plain
+        found = {n: g.values() for n, g in self._gates.items() if n not in pool.names}
+        if not pool.gates:
             return found
-        gates = tuple(self.plain.values())
+        logits = [gate.logits for gate in pool.gates]
+        raw = [gate.raw_sharpness for gate in pool.gates]
         apply: Any = _Values.apply
-        logits, raw = [g.logits for g in gates], [g.raw_sharpness for g in gates]
-        pooled: Sequence[Tensor] = apply(gates, self._laid_out(), *logits, *raw)
-        return found | dict(zip(self.plain, pooled, strict=True))
+        pooled: Sequence[Tensor] = apply(pool.gates, pool.layout(), *logits, *raw)
+        return found | dict(zip(pool.names, pooled, strict=True))
 
     def penalty(self, strengths: Mapping[str, float]) -> Float[Tensor, ""]:
         """Sum of `strength * gate.prob_open().sum()` over the gates."""
-        others = self.others.items()
-        costs = [gate.prob_open().sum() * strengths[name] for name, gate in others]
-        if self.plain:
-            gates = tuple(self.plain.values())
-            layout = self._laid_out()
-            strength = layout.spread(tuple(strengths[name] for name in self.plain))
+        pool = self._independent
+        costs = [
+            gate.prob_open().sum() * strengths[name]
+            for name, gate in self._gates.items()
+            if name not in pool.names and strengths[name]
+        ]
+        numbers = tuple(strengths[name] for name in pool.names)
+        if any(numbers):
             apply: Any = _Penalty.apply
-            costs.append(apply(gates, layout, strength, *(g.logits for g in gates)))
+            logits = [gate.logits for gate in pool.gates]
+            costs.append(apply(pool.gates, pool.layout(), numbers, *logits))
+        if not costs:
+            logits = next(iter(self._gates.values())).logits
+            return logits.new_zeros((), requires_grad=True)
         return costs[0] if len(costs) == 1 else torch.stack(costs).sum()
 
-    def _laid_out(self) -> "_Layout":
-        gates = tuple(self.plain.values())
-        if self._layout is None or not self._layout.fits(gates):
-            self._layout = _lay_out(gates)
+
+@final
+class _Pool:
+    """Those of some gates that can be laid end to end."""
+
+    def __init__(self, gates: Mapping[str, Gate], fits: Callable[[Gate], bool]) -> None:
+        pooled = {name: gate for name, gate in gates.items() if fits(gate)}
+        self.names, self.gates = tuple(pooled), tuple(pooled.values())
+        self._layout: _Layout | None = None
+
+    def layout(self) -> "_Layout":
+        """Their constants, computed anew only when one of them was cut or loaded."""
+        if self._layout is None or not self._layout.fits(self.gates):
+            self._layout = _lay_out(self.gates)
         return self._layout
 
 
@@ -79,8 +100,8 @@ class _Layout:
     threshold: Float[Tensor, " all"]
     inverse_sigma: Float[Tensor, " all"]
     shift: Float[Tensor, " all"]
-    spreads: dict[tuple[float, ...], Tensor] = field(
-        default_factory=dict[tuple[float, ...], Tensor]
+    pushes: dict[tuple[float, ...], tuple[Tensor, Tensor]] = field(
+        default_factory=dict[tuple[float, ...], tuple[Tensor, Tensor]]
     )
 
     def fits(self, gates: Sequence[Gate]) -> bool:
@@ -94,12 +115,14 @@ class _Layout:
             )
         )
 
-    def spread(self, numbers: tuple[float, ...]) -> Float[Tensor, " all"]:
-        """One number per gate, repeated for each of its units."""
-        if numbers not in self.spreads:
-            self.spreads.clear()
-            self.spreads[numbers] = self.shift.new_tensor(numbers)[self.owner]
-        return self.spreads[numbers]
+    def push(self, strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+        """Strength of every unit, and by it the greatest slope of its probability."""
+        if strengths not in self.pushes:
+            self.pushes.clear()
+            strength = self.shift.new_tensor(strengths)[self.owner]
+            steepest = strength * self.inverse_sigma * (2 * torch.pi) ** -0.5
+            self.pushes[strengths] = strength, steepest
+        return self.pushes[strengths]
 
     def sums(self, x: Float[Tensor, " all"]) -> Float[Tensor, " gates"]:
         """One sum per gate."""
@@ -179,18 +202,19 @@ class _Penalty(torch.autograd.Function):
         ctx: Context,
         gates: Sequence[Gate],
         layout: _Layout,
-        strength: Tensor,
+        strengths: tuple[float, ...],
         *logits: Tensor,
     ) -> Tensor:
+        strength, slope = layout.push(strengths)
         joined = precise(torch.cat(logits))
         scaled = torch.addcmul(layout.shift, joined, layout.inverse_sigma)
         probability = torch.special.ndtr(scaled)
-        slope = strength * layout.inverse_sigma
         counts = layout.sums(scaled.gt(0).to(scaled)).tolist()
         for number, count in enumerate(counts):
             if count <= layout.floors[number]:  # the penalty must not push on these
                 held = gates[number].is_open()
                 probability.split(layout.sizes)[number].masked_fill_(held, 1.0)
+                slope = slope.clone()
                 slope.split(layout.sizes)[number].masked_fill_(held, 0.0)
         ctx.save_for_backward(scaled, slope)
         ctx.layout, ctx.dtype = layout, logits[0].dtype
@@ -201,5 +225,5 @@ class _Penalty(torch.autograd.Function):
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride] - the one output's gradient
         scaled, slope = ctx.saved_tensors
         density = scaled.square().mul_(-0.5).exp_().mul_(slope)
-        of_logits = density.mul_(grad * (2 * torch.pi) ** -0.5).to(ctx.dtype)
+        of_logits = density.mul_(grad).to(ctx.dtype)
         return None, None, None, *of_logits.split(ctx.layout.sizes)

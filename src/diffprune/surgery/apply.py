@@ -66,11 +66,26 @@ def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
 
 
 def select(tensor: Tensor, dims: Mapping[int, Indices]) -> Tensor:
-    """Keep only these indices of these dimensions."""
+    """Keep only these indices of these dimensions, channels last if they were."""
+    small = tensor
     for dim, kept in dims.items():
         index = torch.tensor(kept, device=tensor.device, dtype=torch.long)
-        tensor = tensor.index_select(dim, index)
-    return tensor
+        small = small.index_select(dim, index)
+    return small.to(memory_format=_memory_format(tensor))
+
+
+def _memory_format(tensor: Tensor) -> torch.memory_format:
+    """What convolutions go by: strides, which tell even where there is one channel."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim())
+    if last is None or tensor.stride() == _strides(tensor, torch.contiguous_format):
+        return torch.preserve_format
+    is_last = tensor.stride() == _strides(tensor, last)
+    return last if is_last else torch.preserve_format
+
+
+def _strides(tensor: Tensor, memory_format: torch.memory_format) -> tuple[int, ...]:
+    like = torch.empty(tensor.shape, device="meta", memory_format=memory_format)
+    return like.stride()
 
 
 def shrink(tensor: Tensor, dims: Mapping[int, Indices]) -> Tensor:
