@@ -156,3 +156,19 @@ def test_a_bank_notices_that_its_gates_have_changed(change):
         assert torch.equal(values, fresh.values()[name])
     strengths = {"one": 2.0, "other": 1.0}
     assert torch.equal(kept.penalty(strengths), fresh.penalty(strengths))
+
+
+def test_noise_does_not_enter_the_penalty():
+    gates = [Gate(5, dropout=0.3), Gate(7, u="softmax", dropout=0.3)]
+    alone = sum(s * g.prob_open().sum() for g, s in zip(gates, [1, 2], strict=True))
+    torch.testing.assert_close(pooled_penalty(gates, [1.0, 2.0]), alone)
+
+
+def test_no_strength_is_no_penalty_and_no_work():
+    gates = [Gate(5), Gate(7, u="softmax")]
+    penalty = pooled_penalty(gates, [0.0, 0.0])
+    penalty.backward()
+    assert penalty == 0
+    assert all(gate.logits.grad is None for gate in gates)
+    only = pooled_penalty(gates, [0.0, 2.0])
+    torch.testing.assert_close(only, 2 * gates[1].prob_open().sum())

@@ -178,12 +178,6 @@ def test_budgets_find_their_own_strengths():
         begin(dp.Budget(macs=0.5), strength=1e-4)
 
 
-def test_placed_gates_are_left_to_strengths():
-    model = nn.Sequential(nn.Linear(3, 5), dp.Gate(5), nn.Linear(5, 2))
-    with pytest.raises(ArgumentError, match="this model has its own: `1`"):
-        dp.Pruner(model, torch.rand(2, 3), budget=dp.Budget(macs=0.9))
-
-
 def test_no_budgets_are_no_budget():
     with pytest.raises(ArgumentError, match="asks for nothing"):
         begin([])

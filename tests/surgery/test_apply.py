@@ -43,6 +43,22 @@ def test_select_keeps_indices_of_each_dimension():
     assert kept.tolist() == [[1], [9]]
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("pixels", [1, 5])
+@pytest.mark.parametrize(
+    ("dims", "layout"), [(2, torch.channels_last), (3, torch.channels_last_3d)]
+)
+def test_channels_that_lie_last_still_do(channels, pixels, dims, layout):
+    tensor = torch.rand(4, channels, *[pixels] * dims)
+    moved = torch.empty_like(tensor, memory_format=layout).copy_(tensor)
+    cuts = {0: (1, 3), 1: tuple(range(channels))}
+    small = select(moved, cuts)
+    like = torch.empty_like(small, memory_format=layout)
+    assert small.stride() == like.stride()
+    assert select(tensor, cuts).stride() == tensor[:2].stride()
+    assert torch.equal(small, select(tensor, cuts))
+
+
 def test_a_shrunk_parameter_keeps_gradient_flags_and_notes():
     parameter = nn.Parameter(torch.arange(3.0), requires_grad=False)
     parameter.grad, parameter.no_decay = torch.arange(3.0), True

@@ -8,7 +8,7 @@ closed. All the while a *landing* is spared: units that just fit the budget.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -19,7 +19,7 @@ from diffprune._typing import Bool, Float
 from diffprune.budget.budget import Budget
 from diffprune.budget.choose import choose
 from diffprune.budget.control import Gains, Multiplier
-from diffprune.budget.hold import hold_open_, let_close_, scores, set_open_
+from diffprune.budget.hold import count_open, hold_open_, let_close_, scores, set_open_
 from diffprune.budget.limits import Limit, check_reachable, make_limits, marginal
 from diffprune.costs.network import Network
 from diffprune.errors import ArgumentError
@@ -35,6 +35,7 @@ _LOOKS: Final = 50
 _GAINS: Final = Gains(integral=1.0, proportional=1.0, smoothing=0.5)
 # Logarithms of multipliers: hardly felt, at first, and worth a loss of one.
 _LOW, _FIRST, _HIGH = math.log(1e-8), math.log(1e-3), math.log(1.0)
+_ROUNDS: Final = 5
 _WASTE: Final = 0.02  # a landing that leaves this much of a budget unused is good
 
 
@@ -55,6 +56,7 @@ class Controller:
         network: The whole model.
         gates: The gates of its groups, in their order.
         round_to: Widths are multiples of this.
+        unread: From units that are closed to those that nobody reads then, of any gate.
 
     Attributes:
         strengths: How hard to push on the units of each gate, until the next look.
@@ -71,8 +73,10 @@ class Controller:
         network: Network,
         gates: Mapping[str, Gate],
         round_to: int = 1,
+        unread: Callable[[Masks], Masks] = lambda _: {},
     ) -> None:
         self.budgets, self._gates, self._round_to = tuple(budgets), gates, round_to
+        self._unread = unread
         self._limits = make_limits(budgets, network)
         floors = torch.tensor(self._floors(), dtype=torch.float64)
         for limits in self._limits:
@@ -130,7 +134,7 @@ class Controller:
 
     def widths(self) -> Float[Tensor, " groups"]:
         """Open units per gate."""
-        counts = [int(gate.is_open().sum()) for gate in self._gates.values()]
+        counts = [count_open(gate) for gate in self._gates.values()]
         return torch.tensor(counts, dtype=torch.float64)
 
     def keep_(self, name: str, units: Bool[Tensor, " units"]) -> None:
@@ -247,11 +251,28 @@ class Controller:
 
     def _find_landing(self, worth: Mapping[str, Tensor]) -> Masks:
         """The best units that fit the budget; the former ones if too little does."""
-        found = self._choose(worth, [limit.most for limit in self.limits], _WASTE)
+        found = min(self._fitting(worth), key=self._waste)
         waste = self._waste(found)
         if self._landing and waste > max(_WASTE, self._waste(self._landing)):
             return self._landing
         return found
+
+    def _fitting(self, worth: Mapping[str, Tensor]) -> Iterator[Masks]:
+        """Units that fit the budget, until hardly anything of it is unused."""
+        most = [limit.most for limit in self.limits]
+        for _ in range(_ROUNDS):
+            kept = self._choose(worth, most, _WASTE)
+            unread = self._unread({name: ~units for name, units in kept.items()})
+            read = {n: u & ~unread[n] if n in unread else u for n, u in kept.items()}
+            yield read
+            waste = self._waste(read)
+            if waste <= _WASTE or waste == self._waste(kept):
+                return
+            # What nobody would read makes room for others.
+            worth = {
+                n: w.masked_fill(unread[n], -math.inf) if n in unread else w
+                for n, w in worth.items()
+            }
 
     def _waste(self, kept: Masks) -> float:
         """How much of the budget is left over, at its tightest limit."""

@@ -30,17 +30,39 @@ def let_close_(gate: Gate) -> None:
 
 @torch.no_grad()
 def scores(gate: Gate) -> Float[Tensor, " units"]:
-    """How far each unit is from closing: a positive number of sigmas if it is open."""
+    """How far each unit is from closing: a positive number of sigmas if it is open.
+
+    Units that nobody reads any more are the first to close.
+    """
+    return (
+        (_margin(gate) / gate.sigma).double().cpu().where(is_present(gate), -torch.inf)
+    )
+
+
+@torch.no_grad()
+def count_open(gate: Gate) -> int:
+    """How many open units are read by something."""
+    return int((gate.is_open().cpu() & is_present(gate)).sum())
+
+
+def is_present(gate: Gate) -> Bool[Tensor, " units"]:
+    """Which units the gated data still has."""
+    if gate.present is None:
+        return torch.ones(gate.size, dtype=torch.bool)
+    nothing = torch.zeros(gate.size, dtype=torch.bool)
+    return nothing.index_fill(0, gate.present.cpu(), value=True)
+
+
+def _margin(gate: Gate) -> Float[Tensor, " units"]:
     log_odds = F.log_odds(precise(gate.logits), gate.u, precise(gate.background))
-    margin = F.margin(log_odds, precise(gate.threshold))
-    return (margin / gate.sigma).double().cpu()
+    return F.margin(log_odds, precise(gate.threshold))
 
 
 @torch.no_grad()
 def set_open_(gate: Gate, units: Bool[Tensor, " units"]) -> None:
     """Make these units open and the others closed; what is so already stays."""
     units, logits = units.to(gate.logits.device), gate.logits
-    margin = scores(gate).to(logits) * gate.sigma
+    margin = _margin(gate).to(logits)
     lowest = torch.minimum(logits.min(), precise(gate.threshold).logit().min())
     logits.copy_(
         torch.where(units & (margin <= 0), logits + _JUST_OPEN - margin, logits)

@@ -5,6 +5,7 @@ one factor of the sum, that parameter is gated. Where two activations meet (quer
 keys), the gate goes to what produces one of them, after any normalisation.
 """
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import TypeAlias, final
@@ -14,12 +15,14 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._typing import Bool
+from diffprune.costs.network import Network
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
 from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom, Axis, atoms
 from diffprune.graph.call import Contraction, Value
 from diffprune.graph.spread import Spreading
+from diffprune.graph.trace import ExampleInputs
 from diffprune.pruner.sites import NAME, Factor, Gating, Place, Swap
 from diffprune.surgery.apply import named_tensors
 
@@ -67,12 +70,27 @@ class Attached:
         """The gates of the model, or of a copy of it, by group name."""
         return {name: gating_of(model).gate(key(name)) for name in self.units}
 
+    def network(
+        self, model: nn.Module, inputs: ExampleInputs, groups: Groups
+    ) -> Network:
+        """The model as it will be in use, without gates: what costs are about."""
+        plain = copy.deepcopy(model)
+        self.finish_(plain, groups)
+        return Network(plain, inputs, groups, [*self.units.values()])
+
     def needed(
         self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
     ) -> dict[Atom, Units]:
         """Units that have to stay when these are closed for good."""
         del model, groups
         return {self.units[name].atom: ~units for name, units in closed.items()}
+
+    def unread(
+        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
+    ) -> dict[str, Units]:
+        """Nothing but what is closed: the units of different gates are different."""
+        del model, groups
+        return dict(closed)
 
     def cut_(
         self,

@@ -6,7 +6,7 @@ from typing import Literal, TypeVar
 import torch
 from torch import nn
 
-from diffprune.graph import find_groups
+from diffprune.graph import Groups, find_groups
 from diffprune.graph.rules import Op, Rule
 from diffprune.graph.trace import ExampleInputs
 from diffprune.penalty import named_gates
@@ -33,19 +33,20 @@ def begin_(
 
     The arguments are those of `Pruner`.
     """
-    has_gates, rule = bool(named_gates(model)), GateRule()
-    known = {torch.ops.diffprune.gate: rule} if has_gates else {}
-    groups = find_groups(
-        model,
-        example_inputs,
-        freeze=freeze,
-        heads=heads,
-        rules={**(rules or {}), **known},
-    )
-    if has_gates:
-        placed = Placed(model, groups, rule)
+
+    def find(
+        model: nn.Module, inputs: ExampleInputs, known: Mapping[Op, Rule]
+    ) -> Groups:
+        all_rules = {**(rules or {}), **known}
+        return find_groups(model, inputs, freeze=freeze, heads=heads, rules=all_rules)
+
+    if named_gates(model):
+        rule = GateRule()
+        groups = find(model, example_inputs, {torch.ops.diffprune.gate: rule})
+        placed = Placed(model, groups, rule, find)
         check_placed(gate, strength, placed.units)
         return Body(model, example_inputs, groups, placed)
+    groups = find(model, example_inputs, {})
     made = make_gates(model, groups, strength, gate)
     attached = Attached(model, groups, made)
     return Body(model, example_inputs, groups, attached)

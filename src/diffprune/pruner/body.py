@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._typing import Bool
+from diffprune.costs.network import Network
 from diffprune.gates import Gate
 from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom
@@ -80,6 +81,10 @@ class Body(Generic[ModuleT]):
         """Units that have to stay when these are closed for good."""
         return self.gated.needed(self.model, self.groups, closed)
 
+    def unread(self, closed: Mapping[str, Units]) -> dict[str, Units]:
+        """Units of gates that nobody reads when these are closed for good."""
+        return self.gated.unread(self.model, self.groups, closed)
+
     def cut_(
         self,
         needed: Mapping[Atom, Units],
@@ -138,6 +143,10 @@ class Body(Generic[ModuleT]):
             snapshot.restore_()
             self.groups = groups
             raise
+
+    def network(self) -> Network:
+        """What costs are about: the model as it will be in use, without gates."""
+        return self.gated.network(self.model, self.example_inputs, self.groups)
 
     def plain_copy(self) -> ModuleT:
         """A copy of the model as it is now, its gates folded into it."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._typing import Bool, Int
+from diffprune.costs.network import Network
 from diffprune.gates import Gate, fold_gates
 from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom, atoms, mask
@@ -21,10 +22,12 @@ from diffprune.graph.call import Axes, Call, Value
 from diffprune.graph.silence import unit_numbers
 from diffprune.graph.solve import Step
 from diffprune.graph.spread import Spreading
+from diffprune.graph.trace import ExampleInputs
 from diffprune.penalty import named_gates
 from diffprune.pruner.absorb import absorb_
 from diffprune.pruner.attach import keep_
 from diffprune.pruner.links import Link, axis_of
+from diffprune.pruner.priced import FindGroups, placed_network
 from diffprune.surgery.dead import dead_units
 
 Units: TypeAlias = Bool[Tensor, " units"]
@@ -162,8 +165,10 @@ def _demand_(
 class Placed:
     """Gates that the user put into a model."""
 
-    def __init__(self, model: nn.Module, groups: Groups, rule: GateRule) -> None:
-        self._rule = rule
+    def __init__(
+        self, model: nn.Module, groups: Groups, rule: GateRule, find: FindGroups
+    ) -> None:
+        self._rule, self._find = rule, find
         self._links = {link.gate: link for link in rule.links}
         by_atom = {group.atom: group for group in groups}
         self.units: dict[str, PruneGroup] = {}
@@ -175,6 +180,10 @@ class Placed:
     def gates(self, model: nn.Module) -> dict[str, Gate]:
         """The gates of the model, or of a copy of it, by module path."""
         return named_gates(model)
+
+    def network(self, model: nn.Module, inputs: ExampleInputs, _: Groups) -> Network:
+        """The model as it will be in use, without gates: what costs are about."""
+        return placed_network(model, inputs, self.gates(model), self._find)
 
     def needed(
         self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
@@ -188,6 +197,19 @@ class Placed:
         }
         places = {name: gate.select for name, gate in gates.items()}
         return needed_units(groups, self._rule, shut, places)
+
+    def unread(
+        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
+    ) -> dict[str, Units]:
+        """Units of each gate that nobody reads when these are closed for good."""
+        needed, gates = self.needed(model, groups, closed), self.gates(model)
+        found = dict[str, Units]()
+        for name, link in self._links.items():
+            behind = mask(axis_of(groups, link.out, link.dim), needed)
+            read = present_units(gates[name])[behind]
+            nobody = torch.ones(gates[name].size, dtype=torch.bool)
+            found[name] = nobody.index_fill(0, read, value=False)
+        return found
 
     def cut_(
         self,

@@ -3,12 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from torch import nn
-
 from diffprune.budget import Budget, Controller
-from diffprune.costs.network import Network
 from diffprune.errors import ArgumentError
-from diffprune.pruner.attach import Attached
 from diffprune.pruner.body import Body
 from diffprune.pruner.strengths import Strength
 
@@ -31,13 +27,7 @@ def make_controller(
             "a budget finds its own strengths: leave `strength=` out.\n"
             "To keep layers whole, type `freeze=[...]`."
         )
-    if not isinstance(body.gated, Attached):
-        raise ArgumentError(
-            "budgets steer the gates that a pruner adds, and this model has its own: "
-            f"{', '.join(f'`{name}`' for name in body.gates)}.\n"
-            "Take those out of the model, or use `strength=`."
-        )
-    return Controller(budgets, _network(body), body.gates, round_to)
+    return Controller(budgets, body.network(), body.gates, round_to, body.unread)
 
 
 def check_same_budget(state: object, controller: Controller | None) -> None:
@@ -54,9 +44,3 @@ def check_same_budget(state: object, controller: Controller | None) -> None:
             f"this {has} has a budget and the {lacks} has none.\n"
             "Load a state into a pruner made with the same arguments."
         )
-
-
-def _network(body: Body[Any]) -> Network:
-    """The model as it will be in use, without gates: what costs are about."""
-    plain: nn.Module = body.plain_copy()
-    return Network(plain, body.example_inputs, body.groups, body.units())

@@ -1,0 +1,118 @@
+"""Budgets of models that have gates of their own."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.utils.flop_counter import FlopCounterMode
+
+import diffprune as dp
+from diffprune.errors import ArgumentError
+
+STEPS = 60
+X = torch.randn(32, 1, 10, 10, generator=torch.Generator().manual_seed(0))
+Y = (X.mean((1, 2, 3)) > 0).long()
+
+
+def gated(**options):
+    """conv 13 -> gate -> conv 17 -> gate -> flat 612 -> gate -> fc 41 -> gate -> fc."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 13, 3),
+        nn.ReLU(),
+        dp.Gate(13, **options),
+        nn.Conv2d(13, 17, 3),
+        nn.ReLU(),
+        dp.Gate(17, **options),
+        nn.Flatten(),
+        dp.Gate(612, **options),
+        nn.Linear(612, 41),
+        nn.ReLU(),
+        dp.Gate(41, **options),
+        nn.Linear(41, 2),
+    )
+
+
+def train(pruner, optimizer, steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (cross_entropy(pruner.model(X), Y) + pruner.penalty()).backward()
+        optimizer.step()
+        pruner.step(optimizer)
+
+
+def count(model):
+    with FlopCounterMode(display=False) as counter:
+        model(X[:4])
+    return {
+        "macs": counter.get_total_flops() // 2,
+        "params": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.15}], ids=["plain", "noisy"])
+@pytest.mark.parametrize(
+    "asked", [{"macs": 0.5}, {"params": 0.05}, {"params": 0.1, "macs": 0.1}]
+)
+def test_placed_gates_meet_budgets(asked, options):
+    budget = dp.Budget(**asked, steps=STEPS)
+    pruner = dp.Pruner(gated(**options), X[:4], budget=budget)
+    whole = {limit.name: limit.whole for limit in pruner.controller.limits}
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-3))
+    train(pruner, optimizer, STEPS)
+    cost = count(pruner.finalize())
+    used = [cost[name] / whole[name] / part for name, part in asked.items()]
+    assert 0.97 <= max(used) <= 1
+
+
+def test_gates_cost_nothing():
+    pruner = dp.Pruner(gated(), X[:4], budget=dp.Budget(macs=0.9, params=0.9))
+    plain = nn.Sequential(*(m for m in gated() if not isinstance(m, dp.Gate)))
+    wholes = {limit.name: limit.whole for limit in pruner.controller.limits}
+    assert wholes == count(plain)
+
+
+def test_a_run_with_a_budget_resumes():
+    def start():
+        pruner = dp.Pruner(gated(), X[:4], budget=dp.Budget(params=0.1, steps=STEPS))
+        return pruner, torch.optim.Adam(pruner.parameter_groups(lr=1e-3))
+
+    whole, optimizer = start()
+    train(whole, optimizer, STEPS // 3)
+    saved = copy.deepcopy(
+        (whole.state_dict(), whole.model.state_dict(), optimizer.state_dict())
+    )
+    train(whole, optimizer, STEPS - STEPS // 3)
+    resumed, other = start()
+    resumed.load_state_dict(saved[0], other)
+    resumed.model.load_state_dict(saved[1])
+    other.load_state_dict(saved[2])
+    train(resumed, other, STEPS - STEPS // 3)
+    assert torch.equal(whole.finalize()(X), resumed.finalize()(X))
+
+
+class Stream(nn.Module):
+    """x -> fc -> gate -> (+ fc) -> gate -> fc: both gates decide about one stream."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.first = nn.Linear(5, 7), dp.Gate(7)
+        self.fc2, self.second = nn.Linear(7, 7), dp.Gate(7)
+        self.fc3 = nn.Linear(7, 2)
+
+    def forward(self, x):
+        x = self.first(self.fc1(x))
+        return self.fc3(self.second(x + self.fc2(x)))
+
+
+def test_gates_that_share_units_are_left_to_strengths():
+    with pytest.raises(ArgumentError, match="`first` and `second` decide about the"):
+        dp.Pruner(Stream(), torch.rand(2, 5), budget=dp.Budget(macs=0.9))
+
+
+def test_a_gate_on_what_cannot_be_cut_is_left_to_strengths():
+    model = nn.Sequential(nn.Linear(3, 5), dp.Gate(5), nn.Linear(5, 2), dp.Gate(2))
+    with pytest.raises(ArgumentError, match="what gate `3` closes cannot be removed"):
+        dp.Pruner(model, torch.rand(2, 3), budget=dp.Budget(macs=0.9))
