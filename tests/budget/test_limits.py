@@ -28,7 +28,7 @@ def test_amounts_are_of_the_whole_model(network):
 
 def test_a_cost_is_worked_out_once_for_all_budgets(network):
     (one,), (other,) = make_limits([Budget(macs=0.5), Budget(macs=0.2)], network)
-    assert one.cost is other.cost
+    assert one.predicted is other.predicted
 
 
 def test_the_plan_goes_down_in_equal_ratios(network):

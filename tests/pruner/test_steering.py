@@ -81,6 +81,18 @@ def test_latency_is_that_of_the_plain_model(tmp_path, monkeypatch):
     assert seen  # every op took a second, however narrow, and so did the model
 
 
+def test_what_takes_longer_than_predicted_is_cut_further(monkeypatch):
+    pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
+    whole = pruner.groups.macs()
+    measured = lambda: {"macs": 1.3 * pruner.groups.macs()}  # noqa: E731
+    monkeypatch.setattr(pruner.controller, "_measure", measured)
+    train(pruner, optimizer, STEPS)
+    assert 0.97 * 0.3 * whole <= 1.3 * pruner.groups.macs() <= 0.3 * whole
+    assert pruner.controller.phase == "met"
+    state = pruner.controller.state_dict()
+    assert state["factors"] == [pytest.approx(1.3)]
+
+
 def test_nothing_changes_while_the_model_recovers():
     pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     train(pruner, optimizer, STEPS // 2)

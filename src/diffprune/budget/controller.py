@@ -9,7 +9,7 @@ closed. All the while a *landing* is spared: units that just fit the budget.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, final
 
 import torch
@@ -57,6 +57,7 @@ class Controller:
         gates: The gates of its groups, in their order.
         round_to: Widths are multiples of this.
         unread: From units that are closed to those that nobody reads then, of any gate.
+        measure: What the model costs now, for costs that are predicted from timings.
 
     Attributes:
         strengths: How hard to push on the units of each gate, until the next look.
@@ -74,13 +75,13 @@ class Controller:
         gates: Mapping[str, Gate],
         round_to: int = 1,
         unread: Callable[[Masks], Masks] = lambda _: {},
+        measure: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self.budgets, self._gates, self._round_to = tuple(budgets), gates, round_to
-        self._unread = unread
-        self._limits = make_limits(budgets, network)
-        floors = torch.tensor(self._floors(), dtype=torch.float64)
+        self._unread, self._measure = unread, measure
+        self._limits = [*make_limits(budgets, network)]
         for limits in self._limits:
-            check_reachable(limits, self._rounded(floors))
+            check_reachable(limits, self._rounded(self._least()))
         self.stage, self.phase, self._start = 0, "warm-up", 0
         self._multipliers, self._begin = self._reset()
         self._landing: Masks = {}
@@ -123,6 +124,8 @@ class Controller:
     @torch.no_grad()
     def settle_(self) -> None:
         """After a removal: push on what is left, or hold it once the budget is met."""
+        if self.phase == "recovery" and self._is_too_much_():
+            self.phase = "closing"  # a little more has to go, right after the next step
         if self.phase == "closing":
             prices = [math.exp(multiplier.value) for multiplier in self._multipliers]
             pushes = marginal(self.limits, prices, self.widths()).clamp(min=0)
@@ -151,6 +154,7 @@ class Controller:
             "start": self._start,
             "begin": self._begin,
             "strengths": self.strengths,
+            "factors": [limit.factor for limit in self.limits],
             "multipliers": [asdict(multiplier) for multiplier in self._multipliers],
             "landing": {name: units.tolist() for name, units in self._landing.items()},
         }
@@ -165,6 +169,10 @@ class Controller:
         self.stage, self.phase = state["stage"], state["phase"]
         self._start, self._begin = state["start"], list(state["begin"])
         self.strengths = dict(state["strengths"])
+        self._limits[self.stage] = tuple(
+            replace(limit, factor=factor)
+            for limit, factor in zip(self.limits, state["factors"], strict=True)
+        )
         self._multipliers = [Multiplier(**saved) for saved in state["multipliers"]]
         self._landing = {n: torch.tensor(u) for n, u in state["landing"].items()}
 
@@ -201,6 +209,16 @@ class Controller:
             let_close_(gate)
         self._multipliers, self._begin = self._reset()
         self._landing = {}
+
+    def _is_too_much_(self) -> bool:
+        """Measure what was predicted, learn from it, and say if it is above a limit."""
+        costs, widths = self._measure(), self._rounded(self.widths())
+        self._limits[self.stage] = tuple(
+            limit.measured(widths, costs[limit.name]) if limit.name in costs else limit
+            for limit in self.limits
+        )
+        is_above = any(limit.used(widths) > 1 for limit in self.limits)
+        return is_above and bool((widths > self._rounded(self._least())).any())
 
     def _reset(self) -> tuple[list[Multiplier], list[float]]:
         widths = self._rounded(self.widths())
@@ -295,6 +313,9 @@ class Controller:
                 worth.items(), kept, widths, strict=True
             )
         }
+
+    def _least(self) -> Float[Tensor, " groups"]:
+        return torch.tensor(self._floors(), dtype=torch.float64)
 
     def _floors(self) -> list[int]:
         return [min(gate.min_open, gate.size) for gate in self._gates.values()]

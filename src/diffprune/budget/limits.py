@@ -1,7 +1,7 @@
 """A budget of a certain model: what it costs, may cost, and must. Knows no gates."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import torch
@@ -33,16 +33,26 @@ class Limit:
     Attributes:
         name: What `Budget` calls it.
         asked: The amount as it was written.
-        cost: From widths to what they cost.
+        predicted: From widths to what they should cost.
         whole: What the whole model costs.
         most: What is allowed.
+        factor: How much more they cost than that, where it was measured.
     """
 
     name: str
     asked: Amount
-    cost: Cost
+    predicted: Cost
     whole: float
     most: float
+    factor: float = 1.0
+
+    def cost(self, widths: Widths) -> Float[Tensor, ""]:
+        """What widths cost."""
+        return self.factor * self.predicted(widths)
+
+    def measured(self, widths: Widths, cost: float) -> "Limit":
+        """Believe that these widths cost so much, and others in proportion."""
+        return replace(self, factor=cost / float(self.predicted(widths)))
 
     def at(self, progress: float, begin: float) -> float:
         """What is allowed on the way from a cost at the beginning, in equal ratios."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from diffprune.budget import Budget, Controller
+from diffprune.costs.latency import measure
 from diffprune.errors import ArgumentError
 from diffprune.pruner.body import Body
 from diffprune.pruner.strengths import Strength
@@ -27,7 +28,15 @@ def make_controller(
             "a budget finds its own strengths: leave `strength=` out.\n"
             "To keep layers whole, type `freeze=[...]`."
         )
-    return Controller(budgets, body.network(), body.gates, round_to, body.unread)
+
+    def seconds() -> dict[str, float]:
+        if all(one.latency is None for one in budgets):
+            return {}
+        return {"latency": measure(body.plain_copy(), body.example_inputs)}
+
+    return Controller(
+        budgets, body.network(), body.gates, round_to, body.unread, seconds
+    )
 
 
 def check_same_budget(state: object, controller: Controller | None) -> None:

@@ -1,0 +1,203 @@
+"""How small LeNet-5 can be on MNIST, and how wrong: `python -m benchmarks.frontier`.
+
+A dense network is trained first, and what it says about every training image is written
+down. Then gated networks learn from the labels and from that, while two budgets close
+their gates: one of weights, one of multiply-adds. Runs can be interrupted, and continue
+with the same command. `--validate` holds out 5,000 training images: every number here
+was chosen on those, and no test image was looked at for it. `--table` only prints.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+import diffprune as dp
+from diffprune.experiment import Run, read_run
+from diffprune.experiment.recipe import GateSettings, Recipe
+from diffprune.experiment.records import Epoch
+from diffprune.experiment.reproduce import read_records, write_record
+from diffprune.experiment.task import MakeTask, Task, gate_of, is_wrong
+from diffprune.experiment.view import architecture
+from diffprune.recipes.examples import Batches, Examples, Split
+from diffprune.recipes.mnist import load_mnist
+from diffprune.recipes.models import LeNet5
+
+ROOT = Path(__file__).parent.parent
+RUNS, RECORDS = ROOT / "runs" / "frontier", ROOT / "results" / "frontier"
+SEEDS = range(3)
+TEMPERATURE, TAUGHT = 4.0, 0.9
+WHOLE_MACS = 2_293_000
+
+# The network that comes out, in the numbers of Table 1; weights leave biases out.
+BUDGETS = {
+    "2751": {"params": 2_780, "macs": 150_000 / WHOLE_MACS},
+    "1500": {"params": 1_520, "macs": 100_000 / WHOLE_MACS},
+    "6000": {"params": 6_050, "macs": 150_000 / WHOLE_MACS},
+}
+
+
+def teacher_recipe(seed: int = 0) -> Recipe:
+    """The dense network, once."""
+    return Recipe(
+        name="frontier-teacher",
+        epochs=15,
+        lr=1e-3,
+        decay="cosine",
+        strength=None,
+        seed=seed,
+    )
+
+
+def recipe(budget: str, seed: int = 0) -> Recipe:
+    """A tenth of the epochs all is open, by half of them the budget is met."""
+    return Recipe(
+        name=f"frontier-{budget}",
+        epochs=60,
+        lr=2e-3,
+        decay="cosine",
+        gate=GateSettings(),
+        budget=BUDGETS[budget],
+        seed=seed,
+    )
+
+
+def teacher(recipe: Recipe) -> Task:
+    """The dense network on all training images."""
+    return _task(load_mnist(), recipe)
+
+
+def teacher_validated(recipe: Recipe) -> Task:
+    """The dense network on 55,000 of them."""
+    return _task(load_mnist(validation=True), recipe)
+
+
+def student(recipe: Recipe) -> Task:
+    """A gated network, taught by the dense one, on all training images."""
+    return _taught(load_mnist(), RUNS / "teacher", recipe)
+
+
+def student_validated(recipe: Recipe) -> Task:
+    """A gated network, taught by the dense one, on 55,000 of them."""
+    data = load_mnist(validation=True)
+    return _taught(data, RUNS / "validated" / "teacher", recipe)
+
+
+def untaught_validated(recipe: Recipe) -> Task:
+    """A gated network that has the labels alone."""
+    return _task(load_mnist(validation=True), recipe)
+
+
+def _task(data: Split, recipe: Recipe) -> Task:
+    held_out = data.validation
+    return Task(
+        model=LeNet5(gate_of(recipe)).to(memory_format=torch.channels_last),
+        train=Batches(data.train, recipe.batch_size, shuffle=True),
+        validation=None if held_out is None else Batches(held_out, 1_000),
+        test=Batches(data.test, 1_000),
+        loss=loss,
+        error=error,
+    )
+
+
+def _taught(data: Split, folder: Path, recipe: Recipe) -> Task:
+    scores = _scores(folder, data.train.images)
+    targets = torch.cat([data.train.labels.unsqueeze(1).to(scores), scores], dim=1)
+    return _task(replace(data, train=Examples(data.train.images, targets)), recipe)
+
+
+@cache
+@torch.no_grad()
+def _scores(folder: Path, images: Tensor) -> Tensor:
+    model = dp.load_pruned(LeNet5(), folder).eval()
+    return torch.cat([model(batch) for batch in images.split(1_000)])
+
+
+def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of labels, or of labels followed by the scores of a teacher."""
+    if targets.ndim == 1:
+        return cross_entropy(outputs, targets)
+    said, heard = targets[:, 1:] / TEMPERATURE, outputs / TEMPERATURE
+    apart = kl_div(
+        log_softmax(heard, 1), log_softmax(said, 1), log_target=True,
+        reduction="batchmean",
+    )  # fmt: skip
+    own = cross_entropy(outputs, targets[:, 0].long())
+    return (1 - TAUGHT) * own + TAUGHT * TEMPERATURE**2 * apart
+
+
+def error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether the label is another, whatever the teacher says."""
+    return is_wrong(outputs, targets if targets.ndim == 1 else targets[:, 0].long())
+
+
+def finish(make_task: MakeTask, how: Recipe, folder: Path) -> None:
+    """Train, or continue; nothing if that was done before."""
+    if (folder / "recipe.json").exists() and read_run(folder).outcome is not None:
+        return
+    dp.train(make_task, how, out=folder, on_epoch=lambda epoch: _tell(how, epoch))
+
+
+def _tell(how: Recipe, epoch: Epoch) -> None:
+    errors = f"{epoch.validation_error or epoch.test_error:.2f} %"
+    widths = architecture(epoch.effective)
+    print(how.name, how.seed, epoch.number, widths, errors, flush=True)
+
+
+def show(runs: Sequence[Run]) -> Table:
+    """A row for every run, beside what was published."""
+    table = Table("", "architecture")
+    for name in ("weights", "MACs", "error %"):
+        table.add_column(name, justify="right")
+    for run in runs:
+        widths = (*run.outcome.effective.values(),)
+        table.add_row(
+            f"{run.recipe.name} {run.recipe.seed}",
+            architecture(run.outcome.effective),
+            f"{weights(widths):,}",
+            f"{multiply_adds(widths):,}",
+            f"{run.epochs[-1].test_error:.2f}",
+        )
+    return table
+
+
+def weights(widths: Sequence[int]) -> int:
+    """As the literature counts them: without biases."""
+    first, second, flat, hidden = widths
+    return 25 * first + 25 * first * second + flat * hidden + 10 * hidden
+
+
+def multiply_adds(widths: Sequence[int]) -> int:
+    """Of one image."""
+    first, second, flat, hidden = widths
+    return 25 * 576 * first + 25 * 64 * first * second + flat * hidden + 10 * hidden
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Train what is missing, and print what is there."""
+    names = [name for name in arguments if name in BUDGETS] or [*BUDGETS]
+    if "--validate" in arguments:
+        finish(teacher_validated, teacher_recipe(), RUNS / "validated" / "teacher")
+        for name in names:
+            finish(student_validated, recipe(name), RUNS / "validated" / name)
+        return
+    if "--table" not in arguments:
+        finish(teacher, teacher_recipe(), RUNS / "teacher")
+        for name in names:
+            for seed in SEEDS:
+                folder = f"{name}-seed{seed}"
+                finish(student, recipe(name, seed), RUNS / folder)
+                write_record(RUNS / folder, RECORDS / folder)
+    Console().print(show(read_records(RECORDS)))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(sys.argv[1:])
