@@ -15,16 +15,29 @@ def write_record(
     path: Path, recipe: Mapping[str, object], measurements: Sequence[Measurement]
 ) -> None:
     """Write one JSON file, over that of an earlier day."""
+    _write(
+        path,
+        f"python -m benchmarks {path.stem}",
+        recipe={**recipe, "threads": 1},
+        measurements=[asdict(measurement) for measurement in measurements],
+    )
+
+
+def write_results(path: Path, command: str, results: Sequence[object]) -> None:
+    """Write how some runs ended, one dataclass each, over those of an earlier day."""
+    _write(path, command, results=[vars(result) for result in results])
+
+
+def _write(path: Path, command: str, **found: object) -> None:
     record = {
-        "command": f"python -m benchmarks {path.stem}",
+        "command": command,
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "recipe": {**recipe, "threads": 1},
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in ("diffprune", "torch")},
         },
         "machine": platform.machine(),
-        "measurements": [asdict(measurement) for measurement in measurements],
+        **found,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

@@ -6,13 +6,11 @@ order, and their gates have no noise: they agree but for what training makes of
 rounding, and one is faster.
 """
 
-import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -20,6 +18,7 @@ from diffprune.experiment import Run, read_run, train
 from diffprune.experiment.builtin import digits_sigmoid, lenet5_digits
 from diffprune.experiment.view import architecture
 
+from ._records import write_results
 from ._timing import one_thread
 
 RECORD = Path(__file__).parent.parent / "results" / "live_removal" / "digits.json"
@@ -92,13 +91,7 @@ def main() -> None:
     """Run all seeds both ways, write the record, print the table."""
     with one_thread():
         results = [run(seed, removed=r) for seed in SEEDS for r in (False, True)]
-    record = {
-        "command": "python -m benchmarks.live_removal",
-        "torch": torch.__version__,
-        "results": [asdict(result) for result in results],
-    }
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_results(RECORD, "python -m benchmarks.live_removal", results)
     Console().print(show(results))
 
 

@@ -5,10 +5,9 @@ paper asks for the constraint and says nothing of how it is kept; here it is a m
 which is replaced by nothing for the comparison.
 """
 
-import json
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
@@ -22,6 +21,7 @@ from diffprune.experiment.view import architecture
 from diffprune.gates import Gate
 from diffprune.penalty import named_gates
 
+from ._records import write_results
 from ._timing import one_thread
 
 RECORD = Path(__file__).parent.parent / "results" / "zeta" / "digits.json"
@@ -116,13 +116,7 @@ def main() -> None:
     """Run all seeds both ways, write the record, print the table."""
     with one_thread():
         results = [run(seed, constrained=c) for seed in SEEDS for c in (True, False)]
-    record = {
-        "command": "python -m benchmarks.zeta",
-        "torch": torch.__version__,
-        "results": [asdict(result) for result in results],
-    }
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write_results(RECORD, "python -m benchmarks.zeta", results)
     Console().print(show(results))
 
 
