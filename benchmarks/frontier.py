@@ -26,9 +26,11 @@ from diffprune.experiment.records import Epoch
 from diffprune.experiment.reproduce import read_records, write_record
 from diffprune.experiment.task import MakeTask, Task, is_wrong
 from diffprune.experiment.view import architecture
+from diffprune.recipes.counting import Widths
 from diffprune.recipes.examples import Batches, Examples, Split
 from diffprune.recipes.mnist import load_mnist
 from diffprune.recipes.models import LeNet5, MakeGate
+from diffprune.report.published import lenet5_on_mnist
 
 ROOT = Path(__file__).parent.parent
 RUNS, RECORDS = ROOT / "runs" / "frontier", ROOT / "results" / "frontier"
@@ -174,33 +176,42 @@ def _tell(how: Recipe, epoch: Epoch) -> None:
     print(how.name, how.seed, epoch.number, widths, errors, flush=True)
 
 
+@dataclass(frozen=True)
+class Point:
+    """A network, whoever made it."""
+
+    name: str
+    widths: Widths
+    error: float
+    is_ours: bool = False
+
+
+def points(runs: Sequence[Run]) -> list[Point]:
+    """All that is published, and our runs in their last epoch, the smallest first."""
+    found = [Point(p.method, p.widths, p.error) for p in lenet5_on_mnist()]
+    for run in runs:
+        if run.outcome is not None:
+            widths = Widths(*run.outcome.effective.values())
+            name = f"{run.recipe.name}, seed {run.recipe.seed}"
+            found.append(Point(name, widths, run.epochs[-1].test_error, is_ours=True))
+    return sorted(found, key=lambda point: point.widths.weights)
+
+
 def show(runs: Sequence[Run]) -> Table:
-    """A row for every run, beside what was published."""
+    """A row for every network."""
     table = Table("", "architecture")
     for name in ("weights", "MACs", "error %"):
         table.add_column(name, justify="right")
-    for run in runs:
-        widths = (*run.outcome.effective.values(),)
+    for point in points(runs):
         table.add_row(
-            f"{run.recipe.name} {run.recipe.seed}",
-            architecture(run.outcome.effective),
-            f"{weights(widths):,}",
-            f"{multiply_adds(widths):,}",
-            f"{run.epochs[-1].test_error:.2f}",
+            point.name,
+            str(point.widths),
+            f"{point.widths.weights:,}",
+            f"{point.widths.macs:,}",
+            f"{point.error:.2f}",
+            style="bold" if point.is_ours else None,
         )
     return table
-
-
-def weights(widths: Sequence[int]) -> int:
-    """As the literature counts them: without biases."""
-    first, second, flat, hidden = widths
-    return 25 * first + 25 * first * second + flat * hidden + 10 * hidden
-
-
-def multiply_adds(widths: Sequence[int]) -> int:
-    """Of one image."""
-    first, second, flat, hidden = widths
-    return 25 * 576 * first + 25 * 64 * first * second + flat * hidden + 10 * hidden
 
 
 def main(arguments: Sequence[str]) -> None:
