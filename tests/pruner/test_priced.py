@@ -67,6 +67,19 @@ def test_placed_gates_meet_budgets(asked, options):
     assert 0.97 <= max(used) <= 1
 
 
+def test_a_floor_holds_units_that_nobody_reads_any_more():
+    model = gated()
+    model[5].min_open = 15
+    with torch.no_grad():
+        model[7].logits[: 9 * 36] -= 0.2  # all that nine of the filters are read by
+    budget = dp.Budget(params=0.1, steps=STEPS)
+    pruner = dp.Pruner(model, X[:4], budget=budget)
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-3))
+    train(pruner, optimizer, STEPS)
+    assert int(model[5].is_open().sum()) == 15
+    assert pruner.finalize()[3].out_channels < 15
+
+
 def test_gates_cost_nothing():
     pruner = dp.Pruner(gated(), X[:4], budget=dp.Budget(macs=0.9, params=0.9))
     plain = nn.Sequential(*(m for m in gated() if not isinstance(m, dp.Gate)))

@@ -74,11 +74,12 @@ class Controller:
         network: Network,
         gates: Mapping[str, Gate],
         round_to: int = 1,
-        unread: Callable[[Masks], Masks] = lambda _: {},
+        unread: Callable[[Masks], Masks] = dict,
         measure: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
         self.budgets, self._gates, self._round_to = tuple(budgets), gates, round_to
         self._unread, self._measure = unread, measure
+        self._sizes = network.widths()
         self._limits = [*make_limits(budgets, network)]
         for limits in self._limits:
             check_reachable(limits, self._rounded(self._least()))
@@ -128,7 +129,9 @@ class Controller:
             self.phase = "closing"  # a little more has to go, right after the next step
         if self.phase == "closing":
             prices = [math.exp(multiplier.value) for multiplier in self._multipliers]
-            pushes = marginal(self.limits, prices, self.widths()).clamp(min=0)
+            widths = self.widths()
+            pushes = marginal(self.limits, prices, widths).clamp(min=0)
+            pushes *= widths / self._sizes
             self.strengths = dict(zip(self._gates, pushes.tolist(), strict=True))
         elif self.phase == "recovery":
             self.strengths = dict.fromkeys(self._gates, 0.0)
@@ -248,7 +251,7 @@ class Controller:
                 self._multipliers, self.limits, planned, strict=True
             )
         ]
-        worth = {name: scores(gate) for name, gate in self._gates.items()}
+        worth = self._worth()
         self._landing = self._find_landing(worth)
         spared = {
             n: w.masked_fill(self._landing[n], math.inf) for n, w in worth.items()
@@ -258,9 +261,19 @@ class Controller:
 
     def _land_(self) -> Masks:
         """Keep what just fits the budget, and nothing else."""
-        landing = self._find_landing({n: scores(g) for n, g in self._gates.items()})
+        landing = self._find_landing(self._worth())
         self.phase, self._landing = "recovery", {}
         return self._set_(landing)
+
+    def _worth(self) -> dict[str, Float[Tensor, " units"]]:
+        """Scores of open units, higher where few of a group are left."""
+        scarce = self._sizes / self.widths().clamp(min=1)
+        return {
+            name: score.where(score <= 0, score * factor)
+            for (name, score), factor in zip(
+                ((n, scores(g)) for n, g in self._gates.items()), scarce, strict=True
+            )
+        }
 
     def _set_(self, kept: Masks) -> Masks:
         for name, gate in self._gates.items():
@@ -281,16 +294,17 @@ class Controller:
         for _ in range(_ROUNDS):
             kept = self._choose(worth, most, _WASTE)
             unread = self._unread({name: ~units for name, units in kept.items()})
-            read = {n: u & ~unread[n] if n in unread else u for n, u in kept.items()}
+            floors = zip(kept.items(), self._floors(), strict=True)
+            read = {
+                name: widen(units & ~unread[name], floor, worth[name])
+                for (name, units), floor in floors
+            }
             yield read
             waste = self._waste(read)
             if waste <= _WASTE or waste == self._waste(kept):
                 return
             # What nobody would read makes room for others.
-            worth = {
-                n: w.masked_fill(unread[n], -math.inf) if n in unread else w
-                for n, w in worth.items()
-            }
+            worth = {n: w.masked_fill(unread[n], -math.inf) for n, w in worth.items()}
 
     def _waste(self, kept: Masks) -> float:
         """How much of the budget is left over, at its tightest limit."""
