@@ -17,8 +17,9 @@ class Measurement:
     """How long `subject` takes, as a ratio to `reference`.
 
     Attributes:
-        ratio: Median time of the subject over median time of the reference.
-        spread: First and third quartile of the ratio over single rounds.
+        ratio: Median of the ratios of single rounds: both are timed right after each
+            other, so that a machine that slows down for a while slows down both.
+        spread: First and third quartile of those ratios.
         undisturbed: The ratio of the times that one round in ten stays below: what else
             runs on a machine only ever adds to a time.
         target: The ratio we aim at, if there is one.
@@ -50,13 +51,13 @@ def ratio(
         pairs = [_round(subject, reference, flip=i % 2 == 1) for i in range(rounds)]
     subject_ms = statistics.median(s for s, _ in pairs)
     reference_ms = statistics.median(r for _, r in pairs)
-    first, _, third = statistics.quantiles((s / r for s, r in pairs), n=4)
+    first, middle, third = statistics.quantiles((s / r for s, r in pairs), n=4)
     return Measurement(
         subject=names[0],
         reference=names[1],
         subject_ms=subject_ms,
         reference_ms=reference_ms,
-        ratio=subject_ms / reference_ms,
+        ratio=middle,
         spread=(first, third),
         undisturbed=_fast(s for s, _ in pairs) / _fast(r for _, r in pairs),
         rounds=rounds,
