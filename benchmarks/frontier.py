@@ -179,38 +179,52 @@ def _tell(how: Recipe, epoch: Epoch) -> None:
     print(how.name, how.seed, epoch.number, widths, errors, flush=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Point:
-    """A network, whoever made it."""
+    """A network, whoever made it; its costs follow from its architecture."""
 
     name: str
-    widths: Widths
+    architecture: str
+    weights: int
+    macs: int
     error: float
-    is_ours: bool = False
+    is_ours: bool
 
 
 def points(runs: Sequence[Run]) -> list[Point]:
     """All that is published, and our runs in their last epoch, the smallest first."""
-    found = [Point(p.method, p.widths, p.error) for p in lenet5_on_mnist()]
+    found = [_point(p.method, p.widths, p.error) for p in lenet5_on_mnist()]
     for run in runs:
         if run.outcome is not None:
             widths = Widths(*run.outcome.effective.values())
-            name = f"{run.recipe.name}, seed {run.recipe.seed}"
-            found.append(Point(name, widths, run.epochs[-1].test_error, is_ours=True))
-    return sorted(found, key=lambda point: point.widths.weights)
+            name = f"diffprune, {run.recipe.name.split('-')[1]} {run.recipe.seed}"
+            error = run.epochs[-1].test_error
+            found.append(_point(name, widths, error, is_ours=True))
+    return sorted(found, key=lambda point: point.weights)
 
 
-def show(runs: Sequence[Run]) -> Table:
+def _point(name: str, widths: Widths, error: float, *, is_ours: bool = False) -> Point:
+    return Point(
+        name=name,
+        architecture=str(widths),
+        weights=widths.weights,
+        macs=widths.macs,
+        error=error,
+        is_ours=is_ours,
+    )
+
+
+def show(found: Sequence[Point]) -> Table:
     """A row for every network."""
     table = Table("", "architecture")
     for name in ("weights", "MACs", "error %"):
         table.add_column(name, justify="right")
-    for point in points(runs):
+    for point in found:
         table.add_row(
             point.name,
-            str(point.widths),
-            f"{point.widths.weights:,}",
-            f"{point.widths.macs:,}",
+            point.architecture,
+            f"{point.weights:,}",
+            f"{point.macs:,}",
             f"{point.error:.2f}",
             style="bold" if point.is_ours else None,
         )
@@ -219,6 +233,9 @@ def show(runs: Sequence[Run]) -> Table:
 
 def main(arguments: Sequence[str]) -> None:
     """Train what is missing, and print what is there."""
+    # Runs name this file, not this package, as the home of their task.
+    from ._records import write_results  # noqa: PLC0415
+
     names = [name for name in arguments if name in AIMS] or [*AIMS]
     if "--validate" in arguments:
         finish(teacher_validated, teacher_recipe(), RUNS / "validated" / "teacher")
@@ -232,7 +249,9 @@ def main(arguments: Sequence[str]) -> None:
                 folder = f"{name}-seed{seed}"
                 finish(student, recipe(name, seed), RUNS / folder)
                 write_record(RUNS / folder, RECORDS / folder)
-    Console().print(show(read_records(RECORDS)))
+    found = points(read_records(RECORDS))
+    write_results(RECORDS / "front.json", "python -m benchmarks.frontier", found)
+    Console().print(show(found))
 
 
 if __name__ == "__main__":

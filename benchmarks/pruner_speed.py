@@ -70,9 +70,9 @@ def cases() -> dict[str, Case]:
     images, labels = torch.rand(100, 1, 28, 28), torch.randint(10, (100,))
     photos, classes = torch.rand(16, 3, 64, 64), torch.randint(10, (16,))
     return {
-        "LeNet-5": Case(LeNet5, images, labels, 200),
-        "ResNet-18": Case(resnet18, photos, classes, 30),
-        "transformer": Case(partial(_transformer, 256), tokens, tokens.roll(-1, 1), 30),
+        "LeNet-5": Case(LeNet5, images, labels, 400),
+        "ResNet-18": Case(resnet18, photos, classes, 150),
+        "transformer": Case(partial(_transformer, 256), tokens, tokens.roll(-1, 1), 40),
         "small transformer": Case(partial(_transformer, 128), few, few.roll(-1, 1), 60),
     }
 
@@ -136,7 +136,7 @@ def _after_removal(x: Tensor, y: Tensor) -> Measurement:
         model, pruner = _shrunk(x, gated=gated)
         steps.append(_loop(model, x, y, pruner))
     names = ("LeNet-5 at 10-20-320-87, gated", "LeNet-5 at 10-20-320-87, plain")
-    return ratio(*steps, names=names, rounds=100, target=1.10)
+    return ratio(*steps, names=names, rounds=300, target=1.10)
 
 
 def measure() -> tuple[Measurement, ...]:

@@ -127,6 +127,14 @@ def live_removal(results: Path) -> str:
     return _table(header, rows, "python -m benchmarks.live_removal")
 
 
+def frontier(results: Path) -> str:
+    """Published networks and ours, the smallest first."""
+    header = ("", "architecture", "weights", "MACs per image", "test error")
+    path = results / "frontier" / "front.json"
+    found = _load(path)["results"] if path.exists() else []
+    return _table(header, map(_front_row, found), "python -m benchmarks.frontier")
+
+
 TABLES: Mapping[str, Callable[[Path], str]] = {
     "demo": demo,
     "lenet5": lenet5,
@@ -134,6 +142,7 @@ TABLES: Mapping[str, Callable[[Path], str]] = {
     "wrn-step": wrn_step,
     "zeta": zeta,
     "live-removal": live_removal,
+    "frontier": frontier,
     "benchmarks": benchmarks,
     "coverage": coverage,
     "generated": generated,
@@ -217,6 +226,17 @@ def _reproduced(results: Path, name: str) -> str:
     header = [str(column.header) for column in table.columns]
     rows = _table(header, zip(*columns, strict=True), "")
     return f"{rows}\n\n{table.caption}." if table.caption else rows
+
+
+def _front_row(point: Record) -> Row:
+    cells = (
+        point["name"],
+        point["architecture"],
+        f"{point['weights']:,}",
+        f"{point['macs']:,}",
+        f"{point['error']:.2f} %",
+    )
+    return [f"**{cell}**" for cell in cells] if point["is_ours"] else cells
 
 
 def _of(part: int, whole: int) -> str:

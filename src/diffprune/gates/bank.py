@@ -98,7 +98,7 @@ class _Layout:
     floors: tuple[int, ...]
     owner: Int[Tensor, " all"]
     threshold: Float[Tensor, " all"]
-    inverse_sigma: Float[Tensor, " all"]
+    slope: Float[Tensor, " all"]
     shift: Float[Tensor, " all"]
     pushes: dict[tuple[float, ...], tuple[Tensor, Tensor]] = field(
         default_factory=dict[tuple[float, ...], tuple[Tensor, Tensor]]
@@ -116,13 +116,17 @@ class _Layout:
         )
 
     def push(self, strengths: tuple[float, ...]) -> tuple[Tensor, Tensor]:
-        """Strength of every unit, and by it the greatest slope of its probability."""
+        """Half the strength of every unit, and the greatest slope of its penalty."""
         if strengths not in self.pushes:
             self.pushes.clear()
             strength = self.shift.new_tensor(strengths)[self.owner]
-            steepest = strength * self.inverse_sigma * (2 * torch.pi) ** -0.5
-            self.pushes[strengths] = strength, steepest
+            steepest = strength * self.slope * -(torch.pi**-0.5)
+            self.pushes[strengths] = strength / 2, steepest
         return self.pushes[strengths]
+
+    def parts(self, x: Float[Tensor, " all"]) -> Sequence[Tensor]:
+        """What belongs to each gate, as views."""
+        return torch.split_with_sizes(x, self.sizes)
 
     def sums(self, x: Float[Tensor, " all"]) -> Float[Tensor, " gates"]:
         """One sum per gate."""
@@ -142,15 +146,15 @@ def _lay_out(gates: Sequence[Gate]) -> _Layout:
     numbers = torch.arange(len(sizes), device=like.device)
     owner = numbers.repeat_interleave(torch.tensor(sizes, device=like.device))
     threshold = torch.stack([gate.threshold for gate in gates]).to(like)[owner]
-    inverse_sigma = like.new_tensor([1 / gate.sigma for gate in gates])[owner]
+    slope = like.new_tensor([-(0.5**0.5) / gate.sigma for gate in gates])[owner]
     return _Layout(
         sizes=sizes,
         thresholds=tuple((g.threshold, g.threshold._version) for g in gates),  # noqa: SLF001
         floors=tuple(gate.min_open for gate in gates),
         owner=owner,
         threshold=threshold,
-        inverse_sigma=inverse_sigma,
-        shift=-threshold.logit() * inverse_sigma,
+        slope=slope,
+        shift=-threshold.logit() * slope,
     )
 
 
@@ -167,7 +171,7 @@ class _Values(torch.autograd.Function):
         counts = layout.sums(is_open)
         for number, count in enumerate(counts.tolist()):
             if count < layout.floors[number]:  # these are open whatever their logits
-                of_gate = is_open.split(layout.sizes)[number]
+                of_gate = layout.parts(is_open)[number]
                 of_gate.copy_(gates[number].is_open())
                 counts[number] = of_gate.sum()
         counts.clamp_(min=1)
@@ -177,21 +181,22 @@ class _Values(torch.autograd.Function):
         saved = (activation, is_open, counts, deviation, spread, sharpness)
         ctx.save_for_backward(*saved)
         ctx.layout = layout
-        values = torch.addcmul(is_open, deviation, spread).to(logits[0].dtype)
-        return values.split(layout.sizes)
+        values = torch.addcmul(is_open, deviation, spread)
+        return tuple(layout.parts(_like(values, logits[0])))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride] - one gradient per output
         activation, is_open, counts, deviation, spread, raw = ctx.saved_tensors
         layout: _Layout = ctx.layout
-        scaled = torch.cat(grads).to(spread).mul_(spread)
+        scaled = _like(torch.cat(grads), spread).mul_(spread)
         # Sharpness is |raw|; at zero its slope counts as that of negative numbers.
         of_spread = layout.sums(scaled * deviation)
-        of_raw = torch.where(raw > 0, -of_spread, of_spread).to(grads[0])
+        of_raw = _like(torch.where(raw > 0, -of_spread, of_spread), grads[0])
         centred = layout.centred(scaled, is_open, counts)
-        of_logits = torch.ops.aten.sigmoid_backward(centred, activation).to(grads[0])
-        return None, None, *of_logits.split(layout.sizes), *of_raw.unbind()
+        of_logits = torch.ops.aten.sigmoid_backward(centred, activation)
+        of_logits = layout.parts(_like(of_logits, grads[0]))
+        return None, None, *of_logits, *of_raw.unbind()
 
 
 class _Penalty(torch.autograd.Function):
@@ -205,25 +210,30 @@ class _Penalty(torch.autograd.Function):
         strengths: tuple[float, ...],
         *logits: Tensor,
     ) -> Tensor:
-        strength, slope = layout.push(strengths)
+        half, steepest = layout.push(strengths)
         joined = precise(torch.cat(logits))
-        scaled = torch.addcmul(layout.shift, joined, layout.inverse_sigma)
-        probability = torch.special.ndtr(scaled)
-        counts = layout.sums(scaled.gt(0).to(scaled)).tolist()
+        # The margin over minus the square root of two sigmas: what `erfc` is made for.
+        scaled = torch.addcmul(layout.shift, joined, layout.slope)
+        twice = torch.erfc(scaled)
+        counts = layout.sums(scaled.lt(0).to(scaled)).tolist()
         for number, count in enumerate(counts):
             if count <= layout.floors[number]:  # the penalty must not push on these
                 held = gates[number].is_open()
-                probability.split(layout.sizes)[number].masked_fill_(held, 1.0)
-                slope = slope.clone()
-                slope.split(layout.sizes)[number].masked_fill_(held, 0.0)
-        ctx.save_for_backward(scaled, slope)
+                layout.parts(twice)[number].masked_fill_(held, 2.0)
+                steepest = steepest.clone()
+                layout.parts(steepest)[number].masked_fill_(held, 0.0)
+        ctx.save_for_backward(scaled, steepest)
         ctx.layout, ctx.dtype = layout, logits[0].dtype
-        return torch.dot(probability, strength)
+        return torch.dot(twice, half)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Context, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride] - the one output's gradient
-        scaled, slope = ctx.saved_tensors
-        density = scaled.square().mul_(-0.5).exp_().mul_(slope)
-        of_logits = density.mul_(grad).to(ctx.dtype)
-        return None, None, None, *of_logits.split(ctx.layout.sizes)
+        scaled, steepest = ctx.saved_tensors
+        of_logits = scaled.square().neg_().exp_().mul_(steepest).mul_(grad)
+        return None, None, None, *ctx.layout.parts(of_logits.to(ctx.dtype))
+
+
+def _like(x: Tensor, other: Tensor) -> Tensor:
+    """In the precision of another; asking first is cheaper than doing nothing."""
+    return x if x.dtype == other.dtype else x.to(other.dtype)

@@ -224,4 +224,6 @@ class Gate(nn.Module):
 
 def precise(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """At least single precision: in bfloat16 the margin of a new gate rounds away."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
+    # Asking first is cheaper than a conversion that does nothing.
+    is_precise = x.dtype in (torch.float32, torch.float64)
+    return x if is_precise else x.to(torch.promote_types(x.dtype, torch.float32))

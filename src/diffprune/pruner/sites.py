@@ -111,13 +111,16 @@ class Gating(nn.Module):
     def gated(self, factors: Sequence[Factor], tensor: Tensor) -> Tensor:
         """Multiply a parameter by its factors; those of one dimension come in a row."""
         for _, along in groupby(factors, attrgetter("dim")):
-            tensor = tensor * self.scale(along, tensor.ndim).to(tensor)
+            tensor = tensor * self.scale(along, tensor.ndim, tensor.dtype)
         return tensor
 
-    def scale(self, factors: Iterable[Factor], ndim: int) -> Float[Tensor, "..."]:
+    def scale(
+        self, factors: Iterable[Factor], ndim: int, dtype: torch.dtype
+    ) -> Float[Tensor, "..."]:
         """The product of factors that multiply the same dimension of a parameter."""
-        found = (factor(self.values(factor.gate), ndim) for factor in factors)
-        return reduce(torch.mul, found)
+        found = (factor.forward(self.values(factor.gate), ndim) for factor in factors)
+        product = reduce(torch.mul, found)
+        return product if product.dtype == dtype else product.to(dtype)
 
 
 @dataclass(frozen=True)
@@ -159,8 +162,8 @@ class Swap:
         if self._is_cheaper_outside(module, args):
             # Shaped as for the weight without its rows: channels, then the window.
             only = self.places[0]
-            scale = self.gating.scale(only.factors, only.tensor.ndim)
-            return (args[0] * scale.to(args[0]), *args[1:])
+            scale = self.gating.scale(only.factors, only.tensor.ndim, args[0].dtype)
+            return (args[0] * scale, *args[1:])
         for place in self.places:
             self._originals.append((place, place.tensor))
             _put(place, self.gating.gated(place.factors, place.tensor))
