@@ -15,7 +15,7 @@ def write_record(
     path: Path, recipe: Mapping[str, object], measurements: Sequence[Measurement]
 ) -> None:
     """Write one JSON file, over that of an earlier day."""
-    _write(
+    write(
         path,
         f"python -m benchmarks {path.stem}",
         recipe={**recipe, "threads": 1},
@@ -25,10 +25,11 @@ def write_record(
 
 def write_results(path: Path, command: str, results: Sequence[object]) -> None:
     """Write how some runs ended, one dataclass each, over those of an earlier day."""
-    _write(path, command, results=[vars(result) for result in results])
+    write(path, command, results=[vars(result) for result in results])
 
 
-def _write(path: Path, command: str, **found: object) -> None:
+def write(path: Path, command: str, **found: object) -> None:
+    """Write figures of any kind, beside the command that makes them again."""
     record = {
         "command": command,
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),

@@ -30,6 +30,8 @@ from diffprune.recipes.mnist import load_mnist
 from diffprune.recipes.models import LeNet5
 from diffprune.recipes.wide_resnets import WideResNet
 
+from ._records import write
+
 RESULTS = Path(__file__).parent.parent / "results" / "budgets"
 BUDGETS = (0.9, 0.5, 0.2, 0.05, 0.02)
 OPTIMIZERS: dict[str, Callable[[Any, float], Optimizer]] = {
@@ -172,9 +174,7 @@ def main(arguments: list[str]) -> None:
     for run in every:
         if not run.path.exists() and (not arguments or run.network in arguments):
             print(run, flush=True)
-            record = train(run)
-            run.path.parent.mkdir(parents=True, exist_ok=True)
-            run.path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            write(run.path, "python -m benchmarks.budgets", **train(run))
     usual = [run for run in every if run == Run(**_asked(run))]
     others = [run for run in every if run not in usual]
     console = Console(width=100)

@@ -127,6 +127,29 @@ def live_removal(results: Path) -> str:
     return _table(header, rows, "python -m benchmarks.live_removal")
 
 
+def budgets(results: Path) -> str:
+    """Multiply-adds asked for and got, with the error that remains, per network."""
+    names = {
+        "mlp-digits": "784-300-100-10, digits",
+        "lenet5-mnist": "LeNet-5, MNIST",
+        "wrn10-cifar10": "WRN-10-1, 1,600 of CIFAR-10",
+    }
+    found = {
+        (name, record["asked"]): f"{record['asked'] * record['used']:.4f} "
+        f"({100 * (1 - record['test_accuracy']):.1f} %)"
+        for name in names
+        for record in map(
+            _load, (results / "budgets" / name).glob("macs-*-0.001-5.json")
+        )
+    }
+    asked = sorted({part for _, part in found}, reverse=True)
+    rows = [
+        (f"{part:g}", *(found.get((name, part), "") for name in names))
+        for part in asked
+    ]
+    return _table(("asked", *names.values()), rows, "python -m benchmarks.budgets")
+
+
 def frontier(results: Path) -> str:
     """Published networks and ours, the smallest first."""
     header = ("", "architecture", "weights", "MACs per image", "test error")
@@ -142,6 +165,7 @@ TABLES: Mapping[str, Callable[[Path], str]] = {
     "wrn-step": wrn_step,
     "zeta": zeta,
     "live-removal": live_removal,
+    "budgets": budgets,
     "frontier": frontier,
     "benchmarks": benchmarks,
     "coverage": coverage,

@@ -8,7 +8,7 @@ closed. All the while a *landing* is spared: units that just fit the budget.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, final
 
@@ -17,16 +17,14 @@ from torch import Tensor
 
 from diffprune._typing import Bool, Float
 from diffprune.budget.budget import Budget
-from diffprune.budget.choose import choose
 from diffprune.budget.control import Gains, Multiplier
-from diffprune.budget.hold import count_open, hold_open_, let_close_, scores, set_open_
+from diffprune.budget.crowd import Crowd, Masks
+from diffprune.budget.hold import hold_open_, let_close_
 from diffprune.budget.limits import Limit, check_reachable, make_limits, marginal
 from diffprune.costs.network import Network
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
-from diffprune.surgery.masks import widen
 
-Masks: TypeAlias = dict[str, Bool[Tensor, " units"]]
 Phase: TypeAlias = Literal["warm-up", "closing", "recovery", "met"]
 
 WARM_UP: Final = 0.1
@@ -35,8 +33,6 @@ _LOOKS: Final = 50
 _GAINS: Final = Gains(integral=1.0, proportional=1.0, smoothing=0.5)
 # Logarithms of multipliers: hardly felt, at first, and worth a loss of one.
 _LOW, _FIRST, _HIGH = math.log(1e-8), math.log(1e-3), math.log(1.0)
-_ROUNDS: Final = 5
-_WASTE: Final = 0.02  # a landing that leaves this much of a budget unused is good
 
 
 @dataclass(frozen=True)
@@ -77,12 +73,11 @@ class Controller:
         unread: Callable[[Masks], Masks] = dict,
         measure: Callable[[], Mapping[str, float]] = dict,
     ) -> None:
-        self.budgets, self._gates, self._round_to = tuple(budgets), gates, round_to
-        self._unread, self._measure = unread, measure
-        self._sizes = network.widths()
+        self.budgets, self._gates, self._measure = tuple(budgets), gates, measure
+        self._crowd = Crowd(gates, network.widths(), round_to, unread)
         self._limits = [*make_limits(budgets, network)]
         for limits in self._limits:
-            check_reachable(limits, self._rounded(self._least()))
+            check_reachable(limits, self._crowd.least())
         self.stage, self.phase, self._start = 0, "warm-up", 0
         self._multipliers, self._begin = self._reset()
         self._landing: Masks = {}
@@ -129,9 +124,8 @@ class Controller:
             self.phase = "closing"  # a little more has to go, right after the next step
         if self.phase == "closing":
             prices = [math.exp(multiplier.value) for multiplier in self._multipliers]
-            widths = self.widths()
-            pushes = marginal(self.limits, prices, widths).clamp(min=0)
-            pushes *= widths / self._sizes
+            pushes = marginal(self.limits, prices, self.widths()).clamp(min=0)
+            pushes *= self._crowd.left()
             self.strengths = dict(zip(self._gates, pushes.tolist(), strict=True))
         elif self.phase == "recovery":
             self.strengths = dict.fromkeys(self._gates, 0.0)
@@ -140,8 +134,7 @@ class Controller:
 
     def widths(self) -> Float[Tensor, " groups"]:
         """Open units per gate."""
-        counts = [count_open(gate) for gate in self._gates.values()]
-        return torch.tensor(counts, dtype=torch.float64)
+        return self._crowd.widths()
 
     def keep_(self, name: str, units: Bool[Tensor, " units"]) -> None:
         """Follow a removal of units."""
@@ -194,12 +187,12 @@ class Controller:
 
     def used(self) -> dict[str, float]:
         """What part of each limit is used by now; all is well up to one."""
-        widths = self._rounded(self.widths())
+        widths = self._crowd.rounded()
         return {limit.name: limit.used(widths) for limit in self.limits}
 
     def report(self) -> list[str]:
         """What was asked for and what is used, a line for each limit."""
-        widths = self._rounded(self.widths())
+        widths = self._crowd.rounded()
         return [
             f"{limit.name}={limit.asked!r}: {float(limit.cost(widths)):,.6g} of "
             f"{limit.most:,.6g} allowed ({self.phase})"
@@ -215,16 +208,16 @@ class Controller:
 
     def _is_too_much_(self) -> bool:
         """Measure what was predicted, learn from it, and say if it is above a limit."""
-        costs, widths = self._measure(), self._rounded(self.widths())
+        costs, widths = self._measure(), self._crowd.rounded()
         self._limits[self.stage] = tuple(
             limit.measured(widths, costs[limit.name]) if limit.name in costs else limit
             for limit in self.limits
         )
         is_above = any(limit.used(widths) > 1 for limit in self.limits)
-        return is_above and bool((widths > self._rounded(self._least())).any())
+        return is_above and bool((widths > self._crowd.least()).any())
 
     def _reset(self) -> tuple[list[Multiplier], list[float]]:
-        widths = self._rounded(self.widths())
+        widths = self._crowd.rounded()
         begin = [float(limit.cost(widths)) for limit in self.limits]
         return [Multiplier(_FIRST)] * len(begin), begin
 
@@ -236,7 +229,7 @@ class Controller:
 
     def _close_(self, progress: float) -> Look:
         """Close what lags behind the plan; land once nothing is above the budget."""
-        widths = self._rounded(self.widths())
+        widths, crowd = self._crowd.rounded(), self._crowd
         if progress == 1 or all(limit.used(widths) <= 1 for limit in self.limits):
             return Look(self._land_())
         planned = [
@@ -251,91 +244,17 @@ class Controller:
                 self._multipliers, self.limits, planned, strict=True
             )
         ]
-        worth = self._worth()
-        self._landing = self._find_landing(worth)
+        worth = crowd.worth()
+        self._landing = crowd.landing(worth, self.limits, self._landing)
         spared = {
             n: w.masked_fill(self._landing[n], math.inf) for n, w in worth.items()
         }
-        kept = self._choose(spared, planned)
-        return Look(self._set_({n: kept[n] & (spared[n] > 0) for n in kept}))
+        kept = crowd.choose(spared, self.limits, planned)
+        return Look(crowd.set_({n: kept[n] & (spared[n] > 0) for n in kept}))
 
     def _land_(self) -> Masks:
         """Keep what just fits the budget, and nothing else."""
-        landing = self._find_landing(self._worth())
+        crowd = self._crowd
+        landing = crowd.landing(crowd.worth(), self.limits, self._landing)
         self.phase, self._landing = "recovery", {}
-        return self._set_(landing)
-
-    def _worth(self) -> dict[str, Float[Tensor, " units"]]:
-        """Scores of open units, higher where few of a group are left."""
-        scarce = self._sizes / self.widths().clamp(min=1)
-        return {
-            name: score.where(score <= 0, score * factor)
-            for (name, score), factor in zip(
-                ((n, scores(g)) for n, g in self._gates.items()), scarce, strict=True
-            )
-        }
-
-    def _set_(self, kept: Masks) -> Masks:
-        for name, gate in self._gates.items():
-            set_open_(gate, kept[name])
-        return {name: ~units for name, units in kept.items()}
-
-    def _find_landing(self, worth: Mapping[str, Tensor]) -> Masks:
-        """The best units that fit the budget; the former ones if too little does."""
-        found = min(self._fitting(worth), key=self._waste)
-        waste = self._waste(found)
-        if self._landing and waste > max(_WASTE, self._waste(self._landing)):
-            return self._landing
-        return found
-
-    def _fitting(self, worth: Mapping[str, Tensor]) -> Iterator[Masks]:
-        """Units that fit the budget, until hardly anything of it is unused."""
-        most = [limit.most for limit in self.limits]
-        for _ in range(_ROUNDS):
-            kept = self._choose(worth, most, _WASTE)
-            unread = self._unread({name: ~units for name, units in kept.items()})
-            floors = zip(kept.items(), self._floors(), strict=True)
-            read = {
-                name: widen(units & ~unread[name], floor, worth[name])
-                for (name, units), floor in floors
-            }
-            yield read
-            waste = self._waste(read)
-            if waste <= _WASTE or waste == self._waste(kept):
-                return
-            # What nobody would read makes room for others.
-            worth = {n: w.masked_fill(unread[n], -math.inf) for n, w in worth.items()}
-
-    def _waste(self, kept: Masks) -> float:
-        """How much of the budget is left over, at its tightest limit."""
-        counts = [int(units.sum()) for units in kept.values()]
-        widths = self._rounded(torch.tensor(counts, dtype=torch.float64))
-        return 1 - max(limit.used(widths) for limit in self.limits)
-
-    def _choose(
-        self, worth: Mapping[str, Tensor], most: Sequence[float], waste: float = 1.0
-    ) -> Masks:
-        def used(widths: Float[Tensor, " groups"]) -> float:
-            at, pairs = self._rounded(widths), zip(self.limits, most, strict=True)
-            return max(float(limit.cost(at)) / allowed for limit, allowed in pairs)
-
-        kept = choose([*worth.values()], self._floors(), used, waste)
-        widths = self._rounded(torch.tensor([float(units.sum()) for units in kept]))
-        return {
-            name: widen(units, int(width), score)
-            for (name, score), units, width in zip(
-                worth.items(), kept, widths, strict=True
-            )
-        }
-
-    def _least(self) -> Float[Tensor, " groups"]:
-        return torch.tensor(self._floors(), dtype=torch.float64)
-
-    def _floors(self) -> list[int]:
-        return [min(gate.min_open, gate.size) for gate in self._gates.values()]
-
-    def _rounded(self, widths: Float[Tensor, " groups"]) -> Float[Tensor, " groups"]:
-        """Multiples that are at least as wide, as far as there are units."""
-        sizes = torch.tensor([float(gate.size) for gate in self._gates.values()])
-        rounded = (widths / self._round_to).ceil() * self._round_to
-        return rounded.double().minimum(sizes.double())
+        return crowd.set_(landing)
