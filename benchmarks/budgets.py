@@ -82,10 +82,14 @@ def problem(name: str) -> Problem:
         return Problem(mlp, digits.train, digits.test)
     if name == "lenet5-mnist":
         mnist = load_mnist()
-        return Problem(lambda: _fast(LeNet5()), mnist.train, mnist.test)
+        return Problem(
+            lambda: LeNet5().to(memory_format=torch.channels_last),
+            mnist.train,
+            mnist.test,
+        )
     cifar = load_cifar10()
     train, test = _first(cifar.train, 1600), _first(cifar.test, 1000)
-    return Problem(lambda: _fast(WideResNet(10, 1)), _normal(train), _normal(test))
+    return Problem(lambda: WideResNet(10, 1), _normal(train), _normal(test))
 
 
 def runs() -> Iterator[Run]:
@@ -184,10 +188,6 @@ def main(arguments: list[str]) -> None:
 
 def _asked(run: Run) -> dict[str, Any]:
     return {"network": run.network, "cost": run.cost, "asked": run.asked}
-
-
-def _fast(model: nn.Module) -> nn.Module:
-    return model.to(memory_format=torch.channels_last)
 
 
 def _first(examples: Examples, count: int) -> Examples:

@@ -80,9 +80,9 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
     asked = AIMS[aim]
     return Recipe(
         name=f"frontier-{aim}",
-        epochs=80,
+        epochs=60,
         batch_size=32,
-        lr=3e-3,
+        lr=1.5e-3,
         decay="cosine",
         budget={"params": asked.params, "macs": asked.macs / WHOLE_MACS},
         seed=seed,

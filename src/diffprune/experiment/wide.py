@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import torch
 from torch.optim import SGD
 
 from diffprune.experiment.recipe import Recipe
@@ -42,7 +41,7 @@ def wide_resnet_task(model: WideResNet, data: Split, recipe: Recipe) -> Task:
     evaluated = partial(Batches, size=_EVALUATION_BATCH, transform=normalise)
     held_out = data.validation
     return Task(
-        model=model.to(memory_format=torch.channels_last),  # much faster on processors
+        model=model,
         train=Batches(data.train, recipe.batch_size, shuffle=True, transform=augment),
         validation=None if held_out is None else evaluated(held_out),
         test=evaluated(data.test),
