@@ -96,3 +96,13 @@ def test_learning_rates(model, rates, expected):
 
 def test_named_gates_are_found_at_any_depth(model):
     assert list(named_gates(nn.ModuleDict({"body": model}))) == ["body.1", "body.3"]
+
+
+def test_updates_are_fused_where_that_works():
+    model = nn.Sequential(nn.Linear(4, 3), Gate(3))
+    assert all(group["fused"] for group in parameter_groups(model))
+    sparse = nn.Sequential(nn.Embedding(5, 3, sparse=True), Gate(3))
+    assert not any("fused" in group for group in parameter_groups(sparse))
+    optimizer = torch.optim.SGD(parameter_groups(sparse), lr=0.1)
+    sparse(torch.tensor([[1, 2, 3]])).sum().backward()
+    optimizer.step()

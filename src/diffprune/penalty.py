@@ -61,11 +61,20 @@ def parameter_groups(
     )
     others = [p for p in model.parameters() if p not in of_gates and p.requires_grad]
     gates = [p for p in of_gates if p.requires_grad]
-    # Gates are many and tiny: where an optimizer can update them all at once, it does.
+    speed = {"fused": True} if _can_be_fused(model) else {}
     return [
-        _group(others, weight_decay, lr),
-        _group(gates, 0.0, lr if gate_lr is None else gate_lr) | {"fused": True},
+        _group(others, weight_decay, lr) | speed,
+        _group(gates, 0.0, lr if gate_lr is None else gate_lr) | speed,
     ]
+
+
+def _can_be_fused(model: nn.Module) -> bool:
+    """Whether an optimizer that can should update all tensors in one call.
+
+    On other devices than the CPU optimizers see to their speed themselves.
+    """
+    floats = all(p.is_cpu and p.is_floating_point() for p in model.parameters())
+    return floats and not any(getattr(m, "sparse", False) for m in model.modules())
 
 
 def named_gates(model: nn.Module) -> dict[str, Gate]:

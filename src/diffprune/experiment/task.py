@@ -33,11 +33,6 @@ def is_wrong(
     return (scores.argmax(dim=1) != labels).float()
 
 
-def fused_adam(groups: list[dict[str, Any]]) -> Optimizer:
-    """Adam that updates everything in one call: the fastest of its kinds."""
-    return Adam(groups, fused=True)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """Everything that training needs apart from a recipe.
@@ -58,7 +53,7 @@ class Task:
     validation: Loader | None = None
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     error: Callable[[Tensor, Tensor], Tensor] = is_wrong
-    optimizer: Callable[[list[dict[str, Any]]], Optimizer] = fused_adam
+    optimizer: Callable[[list[dict[str, Any]]], Optimizer] = Adam
 
 
 MakeTask = Callable[[Recipe], Task]
