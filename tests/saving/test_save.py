@@ -3,10 +3,12 @@ import json
 import pytest
 import safetensors.torch
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import diffprune as dp
 from diffprune.errors import ArgumentError
+from diffprune.saving.files import stored_size
 
 
 def test_the_folder_holds_tensors_and_widths(folder, small):
@@ -87,3 +89,9 @@ def test_a_model_with_a_pruner_is_refused(make, inputs, tmp_path):
     pruner = dp.Pruner(make(), inputs)
     with pytest.raises(ArgumentError, match=r"Save what `pruner.finalize\(\)` returns"):
         dp.save_pruned(pruner.model, tmp_path)
+
+
+def test_the_size_on_disk_is_that_of_the_file_however_tensors_lie(tmp_path):
+    conv = nn.Conv2d(3, 5, 3).to(memory_format=torch.channels_last)
+    save_file({n: t.contiguous() for n, t in conv.state_dict().items()}, tmp_path / "f")
+    assert stored_size(conv.state_dict()) == (tmp_path / "f").stat().st_size

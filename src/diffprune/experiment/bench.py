@@ -11,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
@@ -19,6 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from diffprune.experiment.rebuild import gated_model, rebuild
 from diffprune.experiment.turns import Call, one_thread, time_in_turns
 from diffprune.export import to_onnx
+from diffprune.saving.files import stored_size
 
 EAGER: Final = "eager"
 COMPILED: Final = "torch.compile"
@@ -111,11 +111,14 @@ def _in_pytorch(
     networks: Mapping[str, nn.Module], inputs: Tensor, *, compiled: bool
 ) -> Iterator[_Candidate]:
     for name, model in networks.items():
-        size, memory = _file_size(model.eval()), _peak_memory(model, inputs)
+        size, memory = (
+            stored_size(model.eval().state_dict()),
+            _peak_memory(model, inputs),
+        )
         yield _Candidate(name, EAGER, _bound(model, inputs), memory, size)
     for name, model in networks.items() if compiled else ():
         call = _bound(torch.compile(model), inputs)
-        yield _Candidate(name, COMPILED, call, None, _file_size(model))
+        yield _Candidate(name, COMPILED, call, None, stored_size(model.state_dict()))
 
 
 def _in_onnx(
@@ -140,10 +143,6 @@ def _session(path: Path, inputs: Tensor) -> Call:
     session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
     feed = {session.get_inputs()[0].name: inputs.numpy()}
     return lambda: session.run(None, feed)
-
-
-def _file_size(model: nn.Module) -> int:
-    return len(safetensors.torch.save(dict(model.state_dict())))
 
 
 def _peak_memory(model: nn.Module, inputs: Tensor) -> int:

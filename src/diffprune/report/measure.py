@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +19,7 @@ from diffprune.penalty import named_gates
 from diffprune.pruner import Pruner
 from diffprune.report.networks import Network
 from diffprune.report.sources import Source
+from diffprune.saving.files import stored_size
 
 ROUNDS: Final = 31
 _NUM_EXAMPLES: Final = 2
@@ -63,7 +63,7 @@ def _before(source: Source) -> Network:
     with torch.random.fork_rng():
         task = task_of(source.folder)(source.run.recipe)
         inputs, _ = next(iter(task.test))
-    file_size = len(safetensors.torch.save(_weights(task.model)))
+    file_size = stored_size(_weights(task.model))
     examples = inputs[:_NUM_EXAMPLES]
     start = Pruner(task.model, examples, strength=0.0).dense
     return Network(

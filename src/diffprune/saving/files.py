@@ -92,6 +92,12 @@ def remove(path: Path) -> None:
         path.unlink()
 
 
+def stored_size(tensors: Mapping[str, Tensor]) -> int:
+    """Bytes that a safetensors file of these has, however they lie in memory."""
+    copies = {name: _copy(name, tensor) for name, tensor in tensors.items()}
+    return len(safetensors.torch.save(copies))
+
+
 def _copy(name: str, tensor: Tensor) -> Tensor:
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise ArgumentError(
