@@ -110,11 +110,6 @@ def student_validated(recipe: Recipe) -> Task:
     return _taught(data, RUNS / "validated" / "teacher", recipe)
 
 
-def untaught_validated(recipe: Recipe) -> Task:
-    """A gated network that has the labels alone."""
-    return _task(load_mnist(validation=True), recipe)
-
-
 def _task(data: Split, recipe: Recipe) -> Task:
     held_out = data.validation
     return Task(
