@@ -90,7 +90,7 @@ def test_what_takes_longer_than_predicted_is_cut_further(monkeypatch):
     assert 0.97 * 0.3 * whole <= 1.3 * pruner.groups.macs() <= 0.3 * whole
     assert pruner.controller.phase == "met"
     state = pruner.controller.state_dict()
-    assert state["factors"] == [pytest.approx(1.3)]
+    assert state["factors"] == [pytest.approx(1.3, rel=1e-3)]
 
 
 def test_nothing_changes_while_the_model_recovers():

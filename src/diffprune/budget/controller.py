@@ -120,7 +120,8 @@ class Controller:
     @torch.no_grad()
     def settle_(self) -> None:
         """After a removal: push on what is left, or hold it once the budget is met."""
-        if self.phase == "recovery" and self._is_too_much_():
+        self._learn_()
+        if self.phase == "recovery" and self._is_too_much():
             self.phase = "closing"  # a little more has to go, right after the next step
         if self.phase == "closing":
             prices = [math.exp(multiplier.value) for multiplier in self._multipliers]
@@ -206,15 +207,19 @@ class Controller:
         self._multipliers, self._begin = self._reset()
         self._landing = {}
 
-    def _is_too_much_(self) -> bool:
-        """Measure what was predicted, learn from it, and say if it is above a limit."""
+    def _is_too_much(self) -> bool:
+        """Whether a limit is exceeded, and there is something left to close."""
+        widths = self._crowd.rounded()
+        is_above = any(limit.used(widths) > 1 for limit in self.limits)
+        return is_above and bool((widths > self._crowd.least()).any())
+
+    def _learn_(self) -> None:
+        """Measure what was predicted, and correct the prediction."""
         costs, widths = self._measure(), self._crowd.rounded()
         self._limits[self.stage] = tuple(
             limit.measured(widths, costs[limit.name]) if limit.name in costs else limit
             for limit in self.limits
         )
-        is_above = any(limit.used(widths) > 1 for limit in self.limits)
-        return is_above and bool((widths > self._crowd.least()).any())
 
     def _reset(self) -> tuple[list[Multiplier], list[float]]:
         widths = self._crowd.rounded()

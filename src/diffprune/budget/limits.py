@@ -51,8 +51,9 @@ class Limit:
         return self.factor * self.predicted(widths)
 
     def measured(self, widths: Widths, cost: float) -> "Limit":
-        """Believe that these widths cost so much, and others in proportion."""
-        return replace(self, factor=cost / float(self.predicted(widths)))
+        """Believe half that these widths cost so much, and others in proportion."""
+        found = cost / float(self.predicted(widths))
+        return replace(self, factor=(self.factor * found) ** 0.5)
 
     def at(self, progress: float, begin: float) -> float:
         """What is allowed on the way from a cost at the beginning, in equal ratios."""
