@@ -96,9 +96,13 @@ BUILTIN: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
 def _lenet5(data: Split, recipe: Recipe) -> Task:
     held_out = data.validation
     return Task(
-        # Pooling is several times faster with the channels last.
-        model=LeNet5(gate_of(recipe)).to(memory_format=torch.channels_last),
+        model=_channels_last(LeNet5(gate_of(recipe))),
         train=Batches(data.train, recipe.batch_size, shuffle=True),
         validation=None if held_out is None else Batches(held_out, _EVALUATION_BATCH),
         test=Batches(data.test, _EVALUATION_BATCH),
     )
+
+
+def _channels_last(model: LeNet5) -> LeNet5:
+    """Pooling is several times faster that way."""
+    return model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - torch's annotations lack it
