@@ -6,6 +6,14 @@ import pytest
 from diffprune.experiment.interruption import Interruption
 
 
+@pytest.fixture(autouse=True)
+def as_in_a_terminal():
+    """Jobs in the background ignore Ctrl-C, and tests may be one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_is_noted_and_not_obeyed(number):
     before = signal.getsignal(number)
