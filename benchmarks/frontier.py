@@ -4,8 +4,8 @@ A dense network is trained first, and what it says about every training image is
 down. Then gated networks learn from the labels and from that, while two budgets close
 their gates: one of weights, one of multiply-adds. Runs can be interrupted, and continue
 with the same command; `small 0 2` trains two seeds of one of them. `--validate` holds
-out 5,000 training images: every number here was chosen on those, and no test image was
-looked at for it. `--table` only prints.
+out 5,000 training images: numbers here were chosen on those, the learning rate because
+a higher one made the training loss explode. `--table` only prints.
 """
 
 import sys

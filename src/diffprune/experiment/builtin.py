@@ -104,5 +104,5 @@ def _lenet5(data: Split, recipe: Recipe) -> Task:
 
 
 def _channels_last(model: LeNet5) -> LeNet5:
-    """Pooling is several times faster that way."""
+    """Pooling is faster that way."""
     return model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - torch's annotations lack it
