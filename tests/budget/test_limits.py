@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from diffprune.budget import Budget
-from diffprune.budget.limits import check_reachable, make_limits, marginal
+from diffprune.budget.limits import Measured, check_reachable, make_limits, marginal
 from diffprune.costs.network import Network
 from diffprune.errors import ArgumentError
 from diffprune.graph import find_groups
@@ -40,6 +40,20 @@ def test_the_plan_goes_down_in_equal_ratios(network):
 def test_a_plan_that_has_arrived_stays(network):
     ((limit,),) = make_limits([Budget(macs=0.5)], network)
     assert limit.at(0.5, 10.0) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("asked", "cost"),
+    [(0.5, 104 * 0.8), (50.0, 40.0)],
+    ids=["a part counts", "an amount counts"],
+)
+def test_a_whole_that_costs_less_today(network, asked, cost):
+    """The whole costs 50 where 104 were predicted, and these widths 40."""
+    ((limit,),) = make_limits([Budget(macs=asked)], network)
+    widths = torch.tensor([3.0, 10.0])
+    for _ in range(60):  # half of the way each time
+        limit = limit.measured(widths, Measured(cost=40.0, whole=50.0))
+    assert float(limit.cost(widths)) == pytest.approx(cost)
 
 
 def test_what_cannot_be_met_is_refused_with_the_range(network):

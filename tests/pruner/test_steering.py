@@ -9,8 +9,10 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import diffprune as dp
+from diffprune.budget.limits import Measured
 from diffprune.costs import timing
 from diffprune.errors import ArgumentError
+from diffprune.pruner import steering
 
 STEPS = 40
 X = torch.randn(32, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -84,13 +86,31 @@ def test_latency_is_that_of_the_plain_model(tmp_path, monkeypatch):
 def test_what_takes_longer_than_predicted_is_cut_further(monkeypatch):
     pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     whole = pruner.groups.macs()
-    measured = lambda: {"macs": 1.3 * pruner.groups.macs()}  # noqa: E731
+    measured = lambda: {"macs": Measured(1.3 * pruner.groups.macs(), whole)}  # noqa: E731
     monkeypatch.setattr(pruner.controller, "_measure", measured)
     train(pruner, optimizer, STEPS)
     assert 0.97 * 0.3 * whole <= 1.3 * pruner.groups.macs() <= 0.3 * whole
     assert pruner.controller.phase == "met"
     state = pruner.controller.state_dict()
     assert state["factors"] == [pytest.approx(1.3, rel=1e-3)]
+
+
+def test_the_whole_model_is_timed_again_with_what_is_left(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    timed = []
+
+    def in_turns(models, inputs):
+        sizes = [sum(p.numel() for p in model.parameters()) for model in models]
+        assert torch.equal(inputs, X[:4])
+        timed.append(sizes)
+        return [size / 1e6 for size in sizes]
+
+    monkeypatch.setattr(steering, "measure_in_turns", in_turns)
+    whole = sum(p.numel() for p in convolutional().parameters())
+    pruner, optimizer = begin(dp.Budget(latency=0.9, steps=20))
+    train(pruner, optimizer, 20)
+    assert {size for _, size in timed} == {whole}
+    assert timed[-1][0] == sum(p.numel() for p in pruner.finalize().parameters())
 
 
 def test_nothing_changes_while_the_model_recovers():

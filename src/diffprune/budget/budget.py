@@ -77,6 +77,11 @@ class Budget:
         return {**self.asked(), "steps": self.steps}
 
 
+def is_fraction(amount: Amount) -> bool:
+    """Whether an amount is a part of what the whole model costs."""
+    return not isinstance(amount, str) and amount <= 1
+
+
 def absolute(amount: Amount, whole: float, name: str) -> float:
     """What an amount means for a model that costs so much as a whole.
 
@@ -94,7 +99,7 @@ def absolute(amount: Amount, whole: float, name: str) -> float:
             f"{name}={amount} cannot be met: give a fraction up to 1, a larger number, "
             'or text with a unit such as "5 ms" or "200 kB".'
         )
-    return amount * whole if amount <= 1 else float(amount)
+    return amount * whole if is_fraction(amount) else float(amount)
 
 
 def _parse(text: str, name: str) -> float:

@@ -20,7 +20,13 @@ from diffprune.budget.budget import Budget
 from diffprune.budget.control import Gains, Multiplier
 from diffprune.budget.crowd import Crowd, Masks
 from diffprune.budget.hold import hold_open_, let_close_
-from diffprune.budget.limits import Limit, check_reachable, make_limits, marginal
+from diffprune.budget.limits import (
+    Limit,
+    Measured,
+    check_reachable,
+    make_limits,
+    marginal,
+)
 from diffprune.costs.network import Network
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -71,7 +77,7 @@ class Controller:
         gates: Mapping[str, Gate],
         round_to: int = 1,
         unread: Callable[[Masks], Masks] = dict,
-        measure: Callable[[], Mapping[str, float]] = dict,
+        measure: Callable[[], Mapping[str, Measured]] = dict,
     ) -> None:
         self.budgets, self._gates, self._measure = tuple(budgets), gates, measure
         self._crowd = Crowd(gates, network.widths(), round_to, unread)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from diffprune._typing import Float
-from diffprune.budget.budget import Amount, Budget, absolute
+from diffprune.budget.budget import Amount, Budget, absolute, is_fraction
 from diffprune.costs.counts import file_size, macs, memory, parameters
 from diffprune.costs.latency import latency
 from diffprune.costs.network import Network
@@ -24,6 +24,14 @@ COSTS: Final[Mapping[str, Callable[[Network], Cost]]] = {
     "size": file_size,
     "latency": latency,
 }
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a model costs now, and what the whole of it would cost now."""
+
+    cost: float
+    whole: float
 
 
 @dataclass(frozen=True)
@@ -50,9 +58,14 @@ class Limit:
         """What widths cost."""
         return self.factor * self.predicted(widths)
 
-    def measured(self, widths: Widths, cost: float) -> "Limit":
-        """Believe half that these widths cost so much, and others in proportion."""
-        found = cost / float(self.predicted(widths))
+    def measured(self, widths: Widths, now: Measured) -> "Limit":
+        """Believe half that these widths cost so much, and others in proportion.
+
+        Where a part of the whole was asked for, the part counts: the whole may cost
+        another amount today than it did when it was first measured.
+        """
+        whole = now.whole if is_fraction(self.asked) else self.whole
+        found = now.cost / whole * self.whole / float(self.predicted(widths))
         return replace(self, factor=(self.factor * found) ** 0.5)
 
     def at(self, progress: float, begin: float) -> float:

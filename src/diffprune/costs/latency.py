@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,7 @@ from diffprune.surgery.apply import apply_plan
 from diffprune.surgery.plan import plan_removal
 
 Scales: TypeAlias = tuple[Scale, Scale]
+_TURNS: Final = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +104,20 @@ def _calibrated(alone: Latency, network: Network, timings: Timings) -> Latency:
 
 def measure(model: nn.Module, inputs: ExampleInputs) -> float:
     """Seconds of one forward pass in eval mode, now."""
-    device = next(model.parameters()).device
-    with torch.no_grad(), mode(model, training=False):
-        return best_seconds(_forward(model, inputs), device, THOROUGHLY)
+    return measure_in_turns([model], inputs)[0]
+
+
+def measure_in_turns(models: Sequence[nn.Module], inputs: ExampleInputs) -> list[float]:
+    """Seconds of each; what slows the machine down for a while slows all of them."""
+
+    def seconds(model: nn.Module) -> float:
+        device = next(model.parameters()).device
+        with mode(model, training=False):
+            return best_seconds(_forward(model, inputs), device, THOROUGHLY / _TURNS)
+
+    with torch.no_grad():
+        turns = [[seconds(model) for model in models] for _ in range(_TURNS)]
+    return [min(times) for times in zip(*turns, strict=True)]
 
 
 def _forward(model: nn.Module, inputs: ExampleInputs) -> Callable[[], object]:

@@ -1,10 +1,11 @@
 """From the budgets users ask for to what steers the gates of a model there."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from diffprune.budget import Budget, Controller
-from diffprune.costs.latency import measure
+from diffprune.budget.limits import Measured
+from diffprune.costs.latency import measure_in_turns
 from diffprune.errors import ArgumentError
 from diffprune.pruner.body import Body
 from diffprune.pruner.strengths import Strength
@@ -29,14 +30,27 @@ def make_controller(
             "To keep layers whole, type `freeze=[...]`."
         )
 
-    def seconds() -> dict[str, float]:
-        if all(one.latency is None for one in budgets):
-            return {}
-        return {"latency": measure(body.plain_copy(), body.example_inputs)}
-
+    is_timed = any(one.latency is not None for one in budgets)
     return Controller(
-        budgets, body.network(), body.gates, round_to, body.unread, seconds
+        budgets,
+        body.network(),
+        body.gates,
+        round_to,
+        body.unread,
+        _stopwatch(body) if is_timed else dict,
     )
+
+
+def _stopwatch(body: Body[Any]) -> Callable[[], dict[str, Measured]]:
+    """Time the model as it will have become against a copy of what it is now."""
+    whole, inputs = body.plain_copy(), body.example_inputs
+
+    def seconds() -> dict[str, Measured]:
+        return {
+            "latency": Measured(*measure_in_turns([body.plain_copy(), whole], inputs))
+        }
+
+    return seconds
 
 
 def check_same_budget(state: object, controller: Controller | None) -> None:
