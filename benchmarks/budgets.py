@@ -6,6 +6,7 @@ not repeated, so that the command can be interrupted. Names of networks restrict
 these; with `--table` it only prints.
 """
 
+import copy
 import json
 import math
 import sys
@@ -22,7 +23,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, Optimizer
 
 import diffprune as dp
-from diffprune.costs.latency import measure
+from diffprune.costs.latency import measure_in_turns
 from diffprune.recipes.cifar10 import load_cifar10, normalise
 from diffprune.recipes.digits import load_digits
 from diffprune.recipes.examples import Batches, Examples
@@ -121,7 +122,7 @@ def train(run: Run) -> dict[str, Any]:
     batches = Batches(task.train, task.batch, shuffle=True)
     steps = run.epochs * len(batches)
     model, x = task.make(), task.test.images[:8]
-    seconds = measure(model, x)
+    whole = copy.deepcopy(model)
     budget = dp.Budget(**{run.cost: run.asked}, steps=steps)
     pruner = dp.Pruner(model, x, budget=budget)
     optimizer = OPTIMIZERS[run.optimizer](pruner.parameter_groups(), run.lr)
@@ -139,13 +140,14 @@ def train(run: Run) -> dict[str, Any]:
     used = pruner.controller.used()[run.cost]
     widths = dict(pruner.shape().units)
     small = pruner.finalize().eval()
+    now, then = measure_in_turns([small, whole], x)
     return {
         **asdict(run),
         "used": used,
         "steps": steps,
         "train_examples": len(task.train),
         "widths": widths,
-        "measured_latency": measure(small, x) / seconds,
+        "measured_latency": now / then,
         "parameters": sum(p.numel() for p in small.parameters()),
         "test_accuracy": _accuracy(small, task.test),
     }

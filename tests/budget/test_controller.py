@@ -4,6 +4,7 @@ from torch import nn
 
 from diffprune.budget import Budget, Controller
 from diffprune.budget.controller import Look
+from diffprune.budget.limits import Measured
 from diffprune.costs.network import Network
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -179,3 +180,26 @@ def test_the_report_says_what_was_asked_and_what_is_used(network, gates):
         "macs=0.5: 3,040 of 1,520 allowed (warm-up)",
         "params=2000: 3,144 of 2,000 allowed (warm-up)",
     ]
+
+
+@pytest.mark.parametrize("macs", [0.6, 0.35, 0.2])
+def test_of_what_was_tried_the_fullest_that_fits_is_kept(network, gates, macs):
+    """A machine on which widths cost what the next multiple of five does, and more."""
+    whole, seen = 60 * 8 + 60 * 40 + 40 * 4, []
+
+    def cost(kept):
+        first, second = (-(-int(units.sum()) // 5) * 5 for units in kept.values())
+        return 1.1 * (first * 8 + first * second + second * 4)
+
+    def measure(closed):
+        seen.append(cost({name: ~units for name, units in closed.items()}))
+        return {"macs": Measured(seen[-1], whole)}
+
+    budget = Budget(macs=macs, steps=50)
+    controller = Controller([budget], network, gates, measure=measure)
+    *_, _ = follow(controller, gates, 50, -0.01)
+    found = cost({name: gate.is_open() for name, gate in gates.items()})
+    tried = [one for one in seen[-7:] if one <= macs * whole]  # and once when settled
+    assert found == max(tried)
+    assert 0.85 <= found / (macs * whole) <= 1
+    assert controller.used()["macs"] == pytest.approx(found / (macs * whole))

@@ -51,9 +51,11 @@ def test_a_whole_that_costs_less_today(network, asked, cost):
     """The whole costs 50 where 104 were predicted, and these widths 40."""
     ((limit,),) = make_limits([Budget(macs=asked)], network)
     widths = torch.tensor([3.0, 10.0])
-    for _ in range(60):  # half of the way each time
-        limit = limit.measured(widths, Measured(cost=40.0, whole=50.0))
-    assert float(limit.cost(widths)) == pytest.approx(cost)
+    exact = limit.measured(widths, Measured(cost=40.0, whole=50.0))
+    assert float(exact.cost(widths)) == pytest.approx(cost)
+    between = float(limit.halfway(exact).cost(widths))
+    assert between == pytest.approx((cost * float(limit.cost(widths))) ** 0.5)
+    assert limit.measured(widths, None) == limit
 
 
 def test_what_cannot_be_met_is_refused_with_the_range(network):

@@ -13,6 +13,7 @@ from diffprune.budget.limits import Measured
 from diffprune.costs import timing
 from diffprune.errors import ArgumentError
 from diffprune.pruner import steering
+from diffprune.recipes.models import LeNet5
 
 STEPS = 40
 X = torch.randn(32, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -86,7 +87,12 @@ def test_latency_is_that_of_the_plain_model(tmp_path, monkeypatch):
 def test_what_takes_longer_than_predicted_is_cut_further(monkeypatch):
     pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     whole = pruner.groups.macs()
-    measured = lambda: {"macs": Measured(1.3 * pruner.groups.macs(), whole)}  # noqa: E731
+
+    def measured(closed):
+        small = pruner._body.without(closed)
+        left = dp.find_groups(small, X[:4]).macs()
+        return {"macs": Measured(1.3 * left, whole)}
+
     monkeypatch.setattr(pruner.controller, "_measure", measured)
     train(pruner, optimizer, STEPS)
     assert 0.97 * 0.3 * whole <= 1.3 * pruner.groups.macs() <= 0.3 * whole
@@ -111,6 +117,39 @@ def test_the_whole_model_is_timed_again_with_what_is_left(tmp_path, monkeypatch)
     train(pruner, optimizer, 20)
     assert {size for _, size in timed} == {whole}
     assert timed[-1][0] == sum(p.numel() for p in pruner.finalize().parameters())
+
+
+@pytest.mark.parametrize("make_gate", [None, dp.Gate], ids=["attached", "placed"])
+def test_what_would_be_left_is_tried_without_a_trace(make_gate):
+    model = LeNet5(make_gate) if make_gate else LeNet5()
+    digits = torch.rand(2, 1, 28, 28)
+    pruner = dp.Pruner(model, digits)
+    before, widths = dict(model.named_parameters()), pruner.shape()
+    values = {name: value.clone() for name, value in before.items()}
+    expected = model.eval()(digits)
+    closed = {n: torch.arange(gate.size) > 2 for n, gate in pruner.gates.items()}
+    small = pruner._body.without(closed)
+    assert small.conv1.out_channels == small.conv2.in_channels == 3
+    assert small(digits).shape == (2, 10)
+    after = dict(model.named_parameters())
+    assert all(after[name] is before[name] for name in before)
+    assert all(torch.equal(after[name], values[name]) for name in before)
+    assert pruner.shape() == widths
+    assert torch.equal(model(digits), expected)
+
+
+def test_latency_can_be_asked_of_placed_gates(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model, digits = LeNet5(dp.Gate), torch.rand(2, 1, 28, 28)
+    whole = dp.find_groups(LeNet5(), digits).macs()
+    pruner = dp.Pruner(model, digits, budget=dp.Budget(latency=0.8, steps=10))
+    optimizer = OPTIMIZERS["adam"](pruner.parameter_groups())
+    for _ in range(10):
+        (model(digits).square().mean() + pruner.penalty()).backward()
+        optimizer.step()
+        pruner.step(optimizer)
+    assert pruner.controller.phase == "met"
+    assert dp.find_groups(pruner.finalize(), digits).macs() < whole
 
 
 def test_nothing_changes_while_the_model_recovers():

@@ -36,6 +36,7 @@ Phase: TypeAlias = Literal["warm-up", "closing", "recovery", "met"]
 WARM_UP: Final = 0.1
 CLOSED_BY: Final = 0.5
 _LOOKS: Final = 50
+_TRIALS: Final = 6
 _GAINS: Final = Gains(integral=1.0, proportional=1.0, smoothing=0.5)
 # Logarithms of multipliers: hardly felt, at first, and worth a loss of one.
 _LOW, _FIRST, _HIGH = math.log(1e-8), math.log(1e-3), math.log(1.0)
@@ -49,6 +50,15 @@ class Look:
     met: Budget | None = None
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """Units that were thought to fit, limits that know better, and what they use."""
+
+    kept: Masks
+    limits: tuple[Limit, ...]
+    used: float
+
+
 @final
 class Controller:
     """Steers the gates of a model to one budget after the other.
@@ -59,7 +69,7 @@ class Controller:
         gates: The gates of its groups, in their order.
         round_to: Widths are multiples of this.
         unread: From units that are closed to those that nobody reads then, of any gate.
-        measure: What the model costs now, for costs that are predicted from timings.
+        measure: What is left costs now if these units go, where that has to be timed.
 
     Attributes:
         strengths: How hard to push on the units of each gate, until the next look.
@@ -77,7 +87,7 @@ class Controller:
         gates: Mapping[str, Gate],
         round_to: int = 1,
         unread: Callable[[Masks], Masks] = dict,
-        measure: Callable[[], Mapping[str, Measured]] = dict,
+        measure: Callable[[Masks], Mapping[str, Measured]] | None = None,
     ) -> None:
         self.budgets, self._gates, self._measure = tuple(budgets), gates, measure
         self._crowd = Crowd(gates, network.widths(), round_to, unread)
@@ -126,7 +136,7 @@ class Controller:
     @torch.no_grad()
     def settle_(self) -> None:
         """After a removal: push on what is left, or hold it once the budget is met."""
-        self._learn_()
+        self._learn_(self._landing or self._crowd.open())
         if self.phase == "recovery" and self._is_too_much():
             self.phase = "closing"  # a little more has to go, right after the next step
         if self.phase == "closing":
@@ -219,13 +229,16 @@ class Controller:
         is_above = any(limit.used(widths) > 1 for limit in self.limits)
         return is_above and bool((widths > self._crowd.least()).any())
 
-    def _learn_(self) -> None:
-        """Measure what was predicted, and correct the prediction."""
-        costs, widths = self._measure(), self._crowd.rounded()
-        self._limits[self.stage] = tuple(
-            limit.measured(widths, costs[limit.name]) if limit.name in costs else limit
-            for limit in self.limits
-        )
+    def _learn_(self, kept: Masks) -> tuple[Limit, ...]:
+        """Correct predictions; limits as they are if what was measured is believed."""
+        if self._measure is None:
+            return tuple(self.limits)
+        widths = self._crowd.rounded(kept)
+        costs = self._measure({name: ~units for name, units in kept.items()})
+        exact = [limit.measured(widths, costs.get(limit.name)) for limit in self.limits]
+        pairs = zip(self.limits, exact, strict=True)
+        self._limits[self.stage] = tuple(old.halfway(new) for old, new in pairs)
+        return tuple(exact)
 
     def _reset(self) -> tuple[list[Multiplier], list[float]]:
         widths = self._crowd.rounded()
@@ -264,8 +277,16 @@ class Controller:
         return Look(crowd.set_({n: kept[n] & (spared[n] > 0) for n in kept}))
 
     def _land_(self) -> Masks:
-        """Keep what just fits the budget, and nothing else."""
-        crowd = self._crowd
-        landing = crowd.landing(crowd.worth(), self.limits, self._landing)
+        """Keep what just fits the budget, and nothing else; what is timed is tried."""
+        tried = [self._try_() for _ in range(1 if self._measure is None else _TRIALS)]
+        best = max(tried, key=lambda trial: (trial.used <= 1, -abs(1 - trial.used)))
+        self._limits[self.stage] = best.limits
         self.phase, self._landing = "recovery", {}
-        return crowd.set_(landing)
+        return self._crowd.set_(best.kept)
+
+    def _try_(self) -> _Trial:
+        """What fits as far as is known, and how much it uses."""
+        crowd = self._crowd
+        kept = crowd.landing(crowd.worth(), self.limits, self._landing)
+        limits, widths = self._learn_(kept), crowd.rounded(kept)
+        return _Trial(kept, limits, max(limit.used(widths) for limit in limits))

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from diffprune._typing import Bool, Float
 from diffprune.budget.choose import choose
-from diffprune.budget.hold import count_open, scores, set_open_
+from diffprune.budget.hold import open_units, scores, set_open_
 from diffprune.budget.limits import Limit, Widths
 from diffprune.gates import Gate
 from diffprune.surgery.masks import widen
@@ -45,18 +45,21 @@ class Crowd:
         self._gates, self._sizes = gates, sizes
         self._round_to, self._unread = round_to, unread
 
+    def open(self) -> Masks:
+        """Open units of each gate."""
+        return {name: open_units(gate) for name, gate in self._gates.items()}
+
     def widths(self) -> Widths:
         """Open units per gate."""
-        counts = [count_open(gate) for gate in self._gates.values()]
-        return torch.tensor(counts, dtype=torch.float64)
+        return _count(self.open())
 
     def left(self) -> Widths:
         """Which part of its first units each gate still has open."""
         return self.widths() / self._sizes
 
-    def rounded(self) -> Widths:
-        """What widths come to, in multiples."""
-        return self._rounded(self.widths())
+    def rounded(self, kept: Masks | None = None) -> Widths:
+        """What the widths of these units come to, in multiples; of those now open."""
+        return self._rounded(_count(self.open() if kept is None else kept))
 
     def least(self) -> Widths:
         """The least that they can come to."""
@@ -81,7 +84,7 @@ class Crowd:
         """The best units that fit the limits; the former ones if too little does."""
         found = min(self._fitting(worth, limits), key=lambda m: self._waste(m, limits))
         waste = self._waste(found, limits)
-        if former and waste > max(WASTE, self._waste(former, limits)):
+        if waste > WASTE and former and 0 <= self._waste(former, limits) < waste:
             return former
         return found
 
@@ -128,8 +131,7 @@ class Crowd:
 
     def _waste(self, kept: Masks, limits: Sequence[Limit]) -> float:
         """How much is left over, at the tightest limit."""
-        counts = [int(units.sum()) for units in kept.values()]
-        widths = self._rounded(torch.tensor(counts, dtype=torch.float64))
+        widths = self.rounded(kept)
         return 1 - max(limit.used(widths) for limit in limits)
 
     def _floors(self) -> list[int]:
@@ -140,3 +142,8 @@ class Crowd:
         sizes = torch.tensor([float(gate.size) for gate in self._gates.values()])
         rounded = (widths / self._round_to).ceil() * self._round_to
         return rounded.double().minimum(sizes.double())
+
+
+def _count(kept: Masks) -> Widths:
+    counts = [int(units.sum()) for units in kept.values()]
+    return torch.tensor(counts, dtype=torch.float64)

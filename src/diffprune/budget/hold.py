@@ -40,9 +40,9 @@ def scores(gate: Gate) -> Float[Tensor, " units"]:
 
 
 @torch.no_grad()
-def count_open(gate: Gate) -> int:
-    """How many open units are read by something."""
-    return int((gate.is_open().cpu() & is_present(gate)).sum())
+def open_units(gate: Gate) -> Bool[Tensor, " units"]:
+    """Units that are open and read by something."""
+    return gate.is_open().cpu() & is_present(gate)
 
 
 def is_present(gate: Gate) -> Bool[Tensor, " units"]:

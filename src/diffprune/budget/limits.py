@@ -58,15 +58,21 @@ class Limit:
         """What widths cost."""
         return self.factor * self.predicted(widths)
 
-    def measured(self, widths: Widths, now: Measured) -> "Limit":
-        """Believe half that these widths cost so much, and others in proportion.
+    def measured(self, widths: Widths, now: Measured | None) -> "Limit":
+        """A limit that knows what these widths cost now; others are in proportion.
 
         Where a part of the whole was asked for, the part counts: the whole may cost
         another amount today than it did when it was first measured.
         """
+        if now is None:
+            return self
         whole = now.whole if is_fraction(self.asked) else self.whole
-        found = now.cost / whole * self.whole / float(self.predicted(widths))
-        return replace(self, factor=(self.factor * found) ** 0.5)
+        cost = now.cost / whole * self.whole
+        return replace(self, factor=cost / float(self.predicted(widths)))
+
+    def halfway(self, other: "Limit") -> "Limit":
+        """Come to meet another's factor halfway: measurements are not exact."""
+        return replace(self, factor=(self.factor * other.factor) ** 0.5)
 
     def at(self, progress: float, begin: float) -> float:
         """What is allowed on the way from a cost at the beginning, in equal ratios."""

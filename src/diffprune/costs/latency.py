@@ -5,7 +5,9 @@ longer than the sum of its ops: weights have to come from memory, and Python run
 between. How much longer is found from the whole model and from a narrow one.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -22,8 +24,6 @@ from diffprune.costs.scale import FRACTIONS, Scale, make_scale, narrowed
 from diffprune.costs.timing import THOROUGHLY, Timings, best_seconds
 from diffprune.graph.axes import Atom
 from diffprune.graph.trace import ExampleInputs, call_arguments, mode
-from diffprune.surgery.apply import apply_plan
-from diffprune.surgery.plan import plan_removal
 
 Scales: TypeAlias = tuple[Scale, Scale]
 _TURNS: Final = 3
@@ -85,10 +85,9 @@ def latency(network: Network, folder: Path | None = None) -> Latency:
 def _calibrated(alone: Latency, network: Network, timings: Timings) -> Latency:
     """Fit factor and rest to the model as it is, and cut down to its narrowest."""
     name = "\n".join(operation.at({}).key for operation in operations(network))
-    least_of = {g.name: narrowed(g.size, FRACTIONS[0]) for g in network.gated}
-    narrow = {g.name: torch.arange(g.size) < least_of[g.name] for g in network.gated}
-    small = apply_plan(network.model, plan_removal(network.groups, narrow))
-    widths = torch.tensor([float(units.sum()) for units in narrow.values()])
+    least_of = [narrowed(group.size, FRACTIONS[0]) for group in network.gated]
+    widths = torch.tensor(least_of).double()
+    small = network.narrow(widths)
     # Remembered as well: a run that is resumed must come to the same decisions.
     with mode(network.model, training=False), mode(small, training=False):
         runs = [_forward(model, network.inputs) for model in (network.model, small)]
@@ -109,14 +108,14 @@ def measure(model: nn.Module, inputs: ExampleInputs) -> float:
 
 def measure_in_turns(models: Sequence[nn.Module], inputs: ExampleInputs) -> list[float]:
     """Seconds of each; what slows the machine down for a while slows all of them."""
-
-    def seconds(model: nn.Module) -> float:
-        device = next(model.parameters()).device
-        with mode(model, training=False):
-            return best_seconds(_forward(model, inputs), device, THOROUGHLY / _TURNS)
-
-    with torch.no_grad():
-        turns = [[seconds(model) for model in models] for _ in range(_TURNS)]
+    device = next(models[0].parameters()).device
+    runs = [_forward(model, inputs) for model in models]
+    with torch.no_grad(), ExitStack() as modes:
+        for model in models:
+            modes.enter_context(mode(model, training=False))
+        start, turns = time.monotonic(), list[list[float]]()
+        while len(turns) < _TURNS or time.monotonic() < start + 2 * THOROUGHLY:
+            turns.append([best_seconds(run, device, patience=0.0) for run in runs])
     return [min(times) for times in zip(*turns, strict=True)]
 
 

@@ -1,16 +1,21 @@
 """What every cost is computed from: a traced model and the groups that may shrink."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
 
-from diffprune._typing import Float
+from diffprune._typing import Bool, Float
 from diffprune.graph import Groups, PruneGroup
 from diffprune.graph.axes import Atom
 from diffprune.graph.solve import Step
 from diffprune.graph.trace import ExampleInputs
+from diffprune.surgery.apply import apply_plan
+from diffprune.surgery.plan import plan_removal
+
+Units: TypeAlias = Bool[Tensor, " units"]
 
 
 @dataclass(frozen=True)
@@ -22,12 +27,15 @@ class Network:
         inputs: Its example inputs.
         groups: All its groups.
         gated: Those that may shrink; widths are given in their order.
+        cut: From the units to close, by name, to a model without them; by default the
+            groups know how.
     """
 
     model: nn.Module
     inputs: ExampleInputs
     groups: Groups
     gated: Sequence[PruneGroup]
+    cut: Callable[[Mapping[str, Units]], nn.Module] | None = None
 
     @property
     def atoms(self) -> list[Atom]:
@@ -37,6 +45,17 @@ class Network:
     def widths(self) -> Float[Tensor, " groups"]:
         """The widths at which nothing has been removed."""
         return torch.tensor([float(group.size) for group in self.gated]).double()
+
+    def narrow(self, widths: Float[Tensor, " groups"]) -> nn.Module:
+        """A copy with so many units per group: the first ones, it is about costs."""
+        closed = {
+            group.name: torch.arange(group.size) >= width
+            for group, width in zip(self.gated, widths, strict=True)
+        }
+        if self.cut is not None:
+            return self.cut(closed)
+        kept = {name: ~units for name, units in closed.items()}
+        return apply_plan(self.model, plan_removal(self.groups, kept))
 
     def steps(self) -> Iterator[Step]:
         """The ops of one forward pass in eval mode, but for gates."""

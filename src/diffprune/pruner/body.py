@@ -98,8 +98,7 @@ class Body(Generic[ModuleT]):
         Returns:
             What the gates that lost units have kept, and the certificate.
         """
-        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
-        plan = plan_removal(self.groups, masks)
+        plan = self._plan(needed)
         cut.check_unchanged(self.model, self.groups)
         tensors = named_tensors(self.model)
         logits = {name: gate.logits for name, gate in self.gates.items()}
@@ -115,6 +114,21 @@ class Body(Generic[ModuleT]):
         for name, units in kept.items():
             self.kept[name] = [self.kept[name][i] for i in _numbers(units)]
         return kept, found
+
+    def without(self, closed: Mapping[str, Units]) -> ModuleT:
+        """A plain copy of what would be left; in the end all is as it was."""
+        needed, groups = self.needed(closed), self.groups
+        snapshot = cut.Snapshot.of([self.model, *self.copies], needed)
+        try:
+            self._shrink_(self._plan(needed), needed, closed, verify=False)
+            return self.plain_copy()
+        finally:
+            snapshot.restore_()
+            self.groups = groups
+
+    def _plan(self, needed: Mapping[Atom, Units]) -> Plan:
+        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
+        return plan_removal(self.groups, masks)
 
     def _shrink_(
         self,
@@ -146,7 +160,8 @@ class Body(Generic[ModuleT]):
 
     def network(self) -> Network:
         """What costs are about: the model as it will be in use, without gates."""
-        return self.gated.network(self.model, self.example_inputs, self.groups)
+        found = self.gated.network(self.model, self.example_inputs, self.groups)
+        return replace(found, cut=self.without)
 
     def plain_copy(self) -> ModuleT:
         """A copy of the model as it is now, its gates folded into it."""

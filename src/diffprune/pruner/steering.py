@@ -1,13 +1,13 @@
 """From the budgets users ask for to what steers the gates of a model there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from diffprune.budget import Budget, Controller
 from diffprune.budget.limits import Measured
 from diffprune.costs.latency import measure_in_turns
 from diffprune.errors import ArgumentError
-from diffprune.pruner.body import Body
+from diffprune.pruner.body import Body, Units
 from diffprune.pruner.strengths import Strength
 
 Budgets: TypeAlias = Budget | Sequence[Budget]
@@ -30,27 +30,16 @@ def make_controller(
             "To keep layers whole, type `freeze=[...]`."
         )
 
-    is_timed = any(one.latency is not None for one in budgets)
-    return Controller(
-        budgets,
-        body.network(),
-        body.gates,
-        round_to,
-        body.unread,
-        _stopwatch(body) if is_timed else dict,
-    )
-
-
-def _stopwatch(body: Body[Any]) -> Callable[[], dict[str, Measured]]:
-    """Time the model as it will have become against a copy of what it is now."""
+    network = body.network()
+    if all(one.latency is None for one in budgets):
+        return Controller(budgets, network, body.gates, round_to, body.unread)
     whole, inputs = body.plain_copy(), body.example_inputs
 
-    def seconds() -> dict[str, Measured]:
-        return {
-            "latency": Measured(*measure_in_turns([body.plain_copy(), whole], inputs))
-        }
+    def seconds(closed: Mapping[str, Units]) -> dict[str, Measured]:
+        models = [body.without(closed), whole]
+        return {"latency": Measured(*measure_in_turns(models, inputs))}
 
-    return seconds
+    return Controller(budgets, network, body.gates, round_to, body.unread, seconds)
 
 
 def check_same_budget(state: object, controller: Controller | None) -> None:
