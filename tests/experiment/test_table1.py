@@ -36,6 +36,22 @@ def test_the_table_shows_ours_under_the_papers_row(done):
     assert f"{done.epochs[-1].test_error:.2f}" in lines[paper + 3]
 
 
+def test_runs_stand_there_again_when_they_are_no_larger_than_the_papers(done):
+    (epoch,) = done.epochs
+    sizes = [(9_000, 1_000), (8_160, 999_000), (8_160, 466_000), (10, 10)]
+    epochs = tuple(
+        replace(epoch, number=n, test_error=n + 0.5, parameters=parameters, macs=macs)
+        for n, (parameters, macs) in enumerate(sizes, 1)
+    )
+    runs = [replace(done, recipe=table1_sigmoid(s), epochs=epochs) for s in range(2)]
+    lines = shown(runs)
+    (title,) = [n for n, line in enumerate(lines) if "as small" in line]
+    assert all("3.50" in line for line in lines[title + 1 : title + 4])
+    assert all("3/200" in line for line in lines[title + 1 : title + 3])
+    large = replace(runs[0], epochs=epochs[:1])
+    assert "as small" not in "".join(shown([large]))
+
+
 def test_the_recipes_are_those_of_the_paper():
     assert [row.recipe for row in TABLE1] == [table1_softmax, table1_sigmoid]
     softmax, sigmoid = table1_softmax(4), table1_sigmoid(4)
