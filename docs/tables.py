@@ -115,6 +115,14 @@ def zeta(results: Path) -> str:
     return _table(header, map(_zeta_row, found), "python -m benchmarks.zeta")
 
 
+def sigma(results: Path) -> str:
+    """Long runs with a wide and a narrow sigma, in several epochs."""
+    header = ("sigma", "seed", "epoch", "open gates", "validation error", "test error")
+    path = results / "sigma" / "digits.json"
+    found = _load(path)["results"] if path.exists() else []
+    return _table(header, map(_sigma_row, found), "python -m benchmarks.sigma")
+
+
 def live_removal(results: Path) -> str:
     """The same runs with closed units removed as they close, or kept to the end."""
     header = (
@@ -164,6 +172,7 @@ TABLES: Mapping[str, Callable[[Path], str]] = {
     "wrn": wrn,
     "wrn-step": wrn_step,
     "zeta": zeta,
+    "sigma": sigma,
     "live-removal": live_removal,
     "budgets": budgets,
     "frontier": frontier,
@@ -222,6 +231,17 @@ def _zeta_row(result: Record) -> Row:
         f"{result['test_error']:.2f} %",
         ", ".join(f"{value:.2f}" for value in result["zeta"].values()),
         f"{result['smallest']:.2f} to {result['largest']:.2f}",
+    )
+
+
+def _sigma_row(result: Record) -> Row:
+    return (
+        f"{result['sigma']}",
+        str(result["seed"]),
+        str(result["epoch"]),
+        "-".join(map(str, result["raw"].values())),
+        f"{result['validation_error']:.2f} %",
+        f"{result['test_error']:.2f} %",
     )
 
 

@@ -1,0 +1,108 @@
+"""What sigma does to a long run: LeNet-5 on digits, six times as long as it needs.
+
+`python -m benchmarks.sigma` prints a table and writes results/sigma/digits.json. Sigma
+is how far from its threshold a unit still feels the penalty. Strengths are in
+proportion to it, so that at the threshold itself all runs are pushed alike.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from diffprune.experiment import Recipe, read_run, train
+from diffprune.experiment.builtin import digits_sigmoid, lenet5_digits
+from diffprune.experiment.view import architecture
+
+from ._records import write_results
+from ._timing import one_thread
+
+RECORD = Path(__file__).parent.parent / "results" / "sigma" / "digits.json"
+SEEDS = range(3)
+SIGMAS = (1.0, 0.1)
+EPOCHS = (20, 40, 80, 120)
+STRENGTH = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How a run stood after some epochs.
+
+    Attributes:
+        sigma: Of all gates.
+        seed: Of the run.
+        epoch: After so many.
+        raw: Open units of every gate.
+        validation_error: In percent.
+        test_error: In percent.
+    """
+
+    sigma: float
+    seed: int
+    epoch: int
+    raw: dict[str, int]
+    validation_error: float | None
+    test_error: float
+
+
+def recipe(sigma: float, seed: int) -> Recipe:
+    """The learning rate stays, as in the paper: closing is not ended by its decay."""
+    usual = digits_sigmoid(seed)
+    return replace(
+        usual,
+        epochs=max(EPOCHS),
+        decay="constant",
+        gate=replace(usual.gate, sigma=sigma),
+        strength=STRENGTH * sigma,
+    )
+
+
+def run(sigma: float, seed: int) -> list[Result]:
+    """Train once, and look several times."""
+    with tempfile.TemporaryDirectory() as out:
+        train(lenet5_digits, recipe(sigma, seed), out=out)
+        epochs = read_run(Path(out)).epochs
+    return [
+        Result(
+            sigma=sigma,
+            seed=seed,
+            epoch=epoch.number,
+            raw=dict(epoch.raw),
+            validation_error=epoch.validation_error,
+            test_error=epoch.test_error,
+        )
+        for epoch in epochs
+        if epoch.number in EPOCHS
+    ]
+
+
+def show(results: Sequence[Result]) -> Table:
+    """A row for every look."""
+    table = Table("sigma", "seed", "epoch", "open gates")
+    for name in ("validation %", "test %"):
+        table.add_column(name, justify="right")
+    for r in results:
+        table.add_row(
+            f"{r.sigma}",
+            str(r.seed),
+            str(r.epoch),
+            architecture(r.raw),
+            f"{r.validation_error:.2f}",
+            f"{r.test_error:.2f}",
+        )
+    return table
+
+
+def main() -> None:
+    """Run all, write the record, print the table."""
+    with one_thread():
+        results = [r for sigma in SIGMAS for seed in SEEDS for r in run(sigma, seed)]
+    write_results(RECORD, "python -m benchmarks.sigma", results)
+    Console().print(show(results))
+
+
+if __name__ == "__main__":
+    main()
