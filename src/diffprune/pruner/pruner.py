@@ -25,6 +25,7 @@ from diffprune.pruner import placed
 from diffprune.pruner.begin import begin_
 from diffprune.pruner.cut import check_same
 from diffprune.pruner.history import Shrinkage
+from diffprune.pruner.kernels import warn_of_broken_kernels
 from diffprune.pruner.options import Gates, Schedule, check_options, default_gate
 from diffprune.pruner.resume import read_state
 from diffprune.pruner.safety import Patience, are_finite
@@ -299,6 +300,7 @@ class Pruner(Generic[ModuleT]):
         if all(bool(units.all()) for units in needed.values()):
             return None
         found = self._cut_(needed, wide, optimizers)
+        warn_of_broken_kernels(self.model)
         record = self.shape(found)
         self.history.append(record)
         if self._on_removal is not None:
