@@ -92,15 +92,13 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
 
 
 def again_recipe(closed: Recipe, *, taught: bool = True) -> Recipe:
-    """What a closed network is trained with once more."""
-    return Recipe(
+    """What a closed network is trained with once more: as before, but for the gates."""
+    return replace(
+        closed,
         name=f"{closed.name}-{'again' if taught else 'untaught'}",
-        epochs=60,
-        batch_size=32,
         lr=6e-3,
-        decay="cosine",
+        budget=None,
         strength=None,
-        seed=closed.seed,
     )
 
 

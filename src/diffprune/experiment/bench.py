@@ -111,10 +111,8 @@ def _in_pytorch(
     networks: Mapping[str, nn.Module], inputs: Tensor, *, compiled: bool
 ) -> Iterator[_Candidate]:
     for name, model in networks.items():
-        size, memory = (
-            stored_size(model.eval().state_dict()),
-            _peak_memory(model, inputs),
-        )
+        size = stored_size(model.eval().state_dict())
+        memory = _peak_memory(model, inputs)
         yield _Candidate(name, EAGER, _bound(model, inputs), memory, size)
     for name, model in networks.items() if compiled else ():
         call = _bound(torch.compile(model), inputs)
