@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
-from diffprune.experiment import Recipe, Task
+from diffprune.experiment import Recipe, Task, read_run, train
 from diffprune.recipes.examples import Batches, Examples
 
 
@@ -39,3 +42,23 @@ def recipe():
         remove_every=4,
         decay="cosine",
     )
+
+
+@pytest.fixture(scope="session")
+def done(toy, recipe, tmp_path_factory):
+    """A run of one epoch, for tables to show."""
+    out = tmp_path_factory.mktemp("runs") / "toy"
+    train(toy, replace(recipe, epochs=1), out=out)
+    return read_run(out)
+
+
+@pytest.fixture(scope="session")
+def lines_of():
+    """From a table to what a narrow terminal shows."""
+
+    def lines(table):
+        console = Console(record=True, width=80)
+        console.print(table)
+        return console.export_text().splitlines()
+
+    return lines

@@ -1,9 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
-from diffprune.experiment import read_run, train
 from diffprune.experiment.builtin import (
     table1_sigmoid,
     table1_sigmoid_kept,
@@ -12,23 +10,10 @@ from diffprune.experiment.builtin import (
 from diffprune.experiment.table1 import TABLE1, table1
 
 
-@pytest.fixture(scope="module")
-def done(toy, recipe, tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs") / "toy"
-    train(toy, replace(recipe, epochs=1), out=out)
-    return read_run(out)
-
-
-def shown(runs):
-    console = Console(record=True, width=80)
-    console.print(table1(runs))
-    return console.export_text().splitlines()
-
-
-def test_the_table_shows_ours_under_the_papers_row(done):
+def test_the_table_shows_ours_under_the_papers_row(done, lines_of):
     half = replace(done, recipe=table1_sigmoid(0), outcome=None)
     runs = [replace(done, recipe=table1_sigmoid(7)), half]
-    lines = shown(runs)
+    lines = lines_of(table1(runs))
     (paper,) = [n for n, line in enumerate(lines) if "10-20-71-35" in line]
     assert "seed 7" in lines[paper + 1]
     assert "11-30-496-309" in "".join(lines)
@@ -36,7 +21,7 @@ def test_the_table_shows_ours_under_the_papers_row(done):
     assert f"{done.epochs[-1].test_error:.2f}" in lines[paper + 3]
 
 
-def test_runs_stand_there_again_when_they_are_no_larger_than_the_papers(done):
+def test_runs_stand_there_again_when_they_are_no_larger_than_the_papers(done, lines_of):
     (epoch,) = done.epochs
     sizes = [(9_000, 1_000), (8_160, 999_000), (8_160, 466_000), (10, 10)]
     epochs = tuple(
@@ -44,12 +29,12 @@ def test_runs_stand_there_again_when_they_are_no_larger_than_the_papers(done):
         for n, (parameters, macs) in enumerate(sizes, 1)
     )
     runs = [replace(done, recipe=table1_sigmoid(s), epochs=epochs) for s in range(2)]
-    lines = shown(runs)
+    lines = lines_of(table1(runs))
     (title,) = [n for n, line in enumerate(lines) if "as small" in line]
     assert all("3.50" in line for line in lines[title + 1 : title + 4])
     assert all("3/200" in line for line in lines[title + 1 : title + 3])
     large = replace(runs[0], epochs=epochs[:1])
-    assert "as small" not in "".join(shown([large]))
+    assert "as small" not in "".join(lines_of(table1([large])))
 
 
 def test_the_recipes_are_those_of_the_paper():
@@ -64,7 +49,7 @@ def test_the_recipes_are_those_of_the_paper():
     assert list(sigmoid.strength.values()) == [1e-5, 1e-5, 2e-5, 2e-5]
 
 
-def test_what_keeps_its_units_stands_beside_what_lost_them(done):
+def test_what_keeps_its_units_stands_beside_what_lost_them(done, lines_of):
     (epoch,) = done.epochs
     early = replace(epoch, number=1, test_error=7.5, macs=1_234_000)
     late = replace(epoch, number=2, test_error=6.5)
@@ -72,7 +57,7 @@ def test_what_keeps_its_units_stands_beside_what_lost_them(done):
     kept = replace(early, test_error=7.25, macs=2_293_000, processor_seconds=99.0)
     whole = replace(done, recipe=table1_sigmoid_kept(3), epochs=(kept,), outcome=None)
     other = replace(removed, recipe=table1_sigmoid(4))
-    lines = shown([removed, other, whole])
+    lines = lines_of(table1([removed, other, whole]))
     (title,) = [n for n, line in enumerate(lines) if "all kept" in line]
     assert all(text in lines[title + 1] for text in ("7.25", "2.29M", "1/200", "99"))
     assert all(text in lines[title + 2] for text in ("removed", "7.50", "1.23M"))
