@@ -124,7 +124,7 @@ def check_reachable(limits: Sequence[Limit], floors: Widths) -> None:
 
 
 def _round_up(fraction: float) -> float:
-    """Three digits that are not too few."""
+    """Four decimals, never less than it is."""
     scaled = torch.tensor(fraction * 1e4, dtype=torch.float64).ceil()
     return float(scaled) / 1e4
 
