@@ -51,7 +51,9 @@ def test_the_recipes_are_those_of_the_paper():
 
 def test_what_keeps_its_units_stands_beside_what_lost_them(done, lines_of):
     (epoch,) = done.epochs
-    early = replace(epoch, number=1, test_error=7.5, macs=1_234_000)
+    early = replace(
+        epoch, number=1, test_error=7.5, macs=1_234_000, processor_seconds=12.0
+    )
     late = replace(epoch, number=2, test_error=6.5)
     removed = replace(done, recipe=table1_sigmoid(3), epochs=(early, late))
     kept = replace(early, test_error=7.25, macs=2_293_000, processor_seconds=99.0)
@@ -62,6 +64,15 @@ def test_what_keeps_its_units_stands_beside_what_lost_them(done, lines_of):
     assert all(text in lines[title + 1] for text in ("7.25", "2.29M", "1/200", "99"))
     assert all(text in lines[title + 2] for text in ("removed", "7.50", "1.23M"))
     assert "seed" not in lines[title + 3]
+    assert "reg, seed 3: 99 s in all, and 12 s with live removal" in lines[-1]
+
+
+def test_a_run_that_did_not_come_as_far_is_not_compared(done, lines_of):
+    (epoch,) = done.epochs
+    removed = replace(done, recipe=table1_sigmoid(3))
+    twice = (epoch, replace(epoch, number=2))
+    whole = replace(done, recipe=table1_sigmoid_kept(3), epochs=twice)
+    assert not any("removed" in line for line in lines_of(table1([removed, whole])))
 
 
 def test_a_run_that_keeps_its_units_differs_in_nothing_else():

@@ -50,13 +50,15 @@ def table1(runs: Sequence[Run]) -> Table:
     The paper chose "a representative result" of 200 epochs. So ours stand there again,
     in the first epoch in which they are no larger than the paper's. Below, runs without
     live removal, and what the same seed with it had become in the same epoch: as
-    accurate, and smaller.
+    accurate, and smaller; the caption says how long both took to get there.
     """
     title = "LeNet-5 on MNIST: the paper's rows, and our last epochs"
-    caption = "s: seconds of that epoch on the processor, where they were recorded"
+    pairs = list(_pairs(runs))
+    caption = ["s: seconds of that epoch on the processor, where they were recorded"]
+    caption += [_compared(kept, same) for kept, same in pairs if same is not None]
     table = Table(
-        title=title, title_justify="left", caption=caption, caption_justify="left",
-        pad_edge=False,
+        title=title, title_justify="left", caption_justify="left", pad_edge=False,
+        caption="\n".join(caption),
     )  # fmt: skip
     table.add_column("", no_wrap=True)
     for heading in ("open gates", "connected", "error %", "MACs", "epochs", "s"):
@@ -69,10 +71,13 @@ def table1(runs: Sequence[Run]) -> Table:
         for cells in _ours(_named(runs, row.recipe), paper):
             table.add_row(*cells)
         table.add_section()
-    for kept in _named(runs, table1_sigmoid_kept):
+    for kept, removed in pairs:
+        last = kept.epochs[-1]
         table.add_row("reg, all kept")
-        for cells in _beside(kept, _named(runs, table1_sigmoid)):
-            table.add_row(*cells)
+        table.add_row(*_cells(kept, last, last.macs))
+        if removed is not None:
+            same = removed.epochs[last.number - 1]
+            table.add_row(*_cells(removed, same, same.macs, "removed"))
     return table
 
 
@@ -106,13 +111,22 @@ def _mean(epochs: Sequence[Epoch]) -> Iterator[tuple[str, ...]]:
         yield "  mean", "", "", f"{mean:.2f}"
 
 
-def _beside(kept: Run, removed: Sequence[Run]) -> Iterator[tuple[str, ...]]:
-    last = kept.epochs[-1]
-    yield _cells(kept, last, last.macs)
-    for run in removed:
-        same = [epoch for epoch in run.epochs if epoch.number == last.number]
-        if run.recipe.seed == kept.recipe.seed and same:
-            yield _cells(run, same[0], same[0].macs, "removed")
+def _pairs(runs: Sequence[Run]) -> Iterator[tuple[Run, Run | None]]:
+    """Runs that keep all units, each with that of its seed which came as far."""
+    removed = {run.recipe.seed: run for run in _named(runs, table1_sigmoid)}
+    for kept in _named(runs, table1_sigmoid_kept):
+        same = removed.get(kept.recipe.seed)
+        came_as_far = same is not None and len(same.epochs) >= len(kept.epochs)
+        yield kept, same if came_as_far else None
+
+
+def _compared(kept: Run, removed: Run) -> str:
+    epochs, seed = len(kept.epochs), kept.recipe.seed
+    all_kept, with_removal = (
+        f"{sum(epoch.processor_seconds for epoch in run.epochs[:epochs]):,.0f} s"
+        for run in (kept, removed)
+    )
+    return f"reg, seed {seed}: {all_kept} in all, and {with_removal} with live removal"
 
 
 def _cells(run: Run, epoch: Epoch, macs: int, note: str = "") -> tuple[str, ...]:
