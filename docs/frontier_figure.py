@@ -15,7 +15,6 @@ ROOT = Path(__file__).parent.parent
 RECORD = ROOT / "results" / "frontier" / "front.json"
 PICTURE = ROOT / "docs" / "assets" / "frontier.svg"
 COLOURS = {"published": "#888888", "diffprune": "#cc5522"}
-WORST = 1.4
 SIZE = 300
 
 Point = dict[str, Any]
@@ -26,21 +25,27 @@ def read() -> list[Point]:
     return json.loads(RECORD.read_text(encoding="utf-8"))["results"]
 
 
-def shown(points: Sequence[Point]) -> Iterator[Point]:
-    """Those that are drawn; only what others have published has a name beside it."""
+def shown(points: Sequence[Point], cost: str) -> Iterator[Point]:
+    """What is drawn; a name has what no other published network beats."""
+    published = [point for point in points if not point["is_ours"]]
     for point in points:
-        if point["error"] <= WORST:
-            ours = point["is_ours"]
-            kind = "diffprune" if ours else "published"
-            yield {**point, "kind": kind, "name": "" if ours else point["name"]}
+        ours = point["is_ours"]
+        is_named = not ours and not any(_beats(p, point, cost) for p in published)
+        kind = "diffprune" if ours else "published"
+        yield {**point, "kind": kind, "name": point["name"] if is_named else ""}
+
+
+def _beats(one: Point, other: Point, cost: str) -> bool:
+    """Whether it is at least as good in both, and better in one."""
+    pair, than = ((p[cost], p["error"]) for p in (one, other))
+    return pair != than and all(a <= b for a, b in zip(pair, than, strict=True))
 
 
 def draw(points: Sequence[Point]) -> alt.HConcatChart:
     """Error against weights, and against multiply-adds."""
-    data = alt.Data(values=list(shown(points)))
     panels = {"weights": "weights", "macs": "multiply-adds"}
     return (
-        alt.hconcat(*(_panel(data, *panel) for panel in panels.items()))
+        alt.hconcat(*(_panel(points, *panel) for panel in panels.items()))
         .properties(background="white")
         .configure_view(stroke=None)
         .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
@@ -48,14 +53,16 @@ def draw(points: Sequence[Point]) -> alt.HConcatChart:
     )
 
 
-def _panel(data: alt.Data, cost: str, title: str) -> alt.LayerChart:
+def _panel(points: Sequence[Point], cost: str, title: str) -> alt.LayerChart:
+    data = alt.Data(values=list(shown(points, cost)))
     kinds = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
     base = alt.Chart(data).encode(
         x=alt.X(f"{cost}:Q", title=title, axis=alt.Axis(format="~s")).scale(type="log"),
         y=alt.Y("error:Q", title="test error, %").scale(zero=False),
         color=alt.Color("kind:N", title=None, scale=kinds),
     )
-    names = base.mark_text(align="left", dx=6, fontSize=9).encode(text="name:N")
+    above = base.mark_text(align="left", dx=-4, dy=-9, fontSize=11)
+    names = above.encode(text="name:N", color=alt.value("#444444"))
     return (base.mark_circle(size=50) + names).properties(width=SIZE, height=SIZE)
 
 

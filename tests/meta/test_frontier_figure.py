@@ -19,9 +19,13 @@ def test_the_figure_matches_the_record(tmp_path):
     assert drawn == committed, "run `python docs/frontier_figure.py`"
 
 
-def test_only_what_others_published_has_a_name():
-    names = {
-        point["kind"]: point["name"] for point in FIGURE["shown"](FIGURE["read"]())
-    }
-    assert names["diffprune"] == ""
-    assert names["published"] != ""
+def test_what_is_published_and_not_beaten_has_a_name():
+    points = [
+        {"name": "small", "weights": 1, "error": 2.0, "is_ours": False},
+        {"name": "beaten", "weights": 3, "error": 2.0, "is_ours": False},
+        {"name": "good", "weights": 3, "error": 1.0, "is_ours": False},
+        {"name": "ours", "weights": 1, "error": 0.5, "is_ours": True},
+    ]
+    found = list(FIGURE["shown"](points, "weights"))
+    assert [point["name"] for point in found] == ["small", "", "good", ""]
+    assert found[-1]["kind"] == "diffprune"
