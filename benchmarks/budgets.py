@@ -89,8 +89,8 @@ def problem(name: str) -> Problem:
             mnist.test,
         )
     cifar = load_cifar10()
-    train, test = _first(cifar.train, 1600), _first(cifar.test, 1000)
-    return Problem(lambda: WideResNet(10, 1), _normal(train), _normal(test))
+    few = cifar.train.take(torch.arange(10_000))
+    return Problem(lambda: WideResNet(10, 1), _normal(few), _normal(cifar.test))
 
 
 def runs() -> Iterator[Run]:
@@ -190,10 +190,6 @@ def main(arguments: list[str]) -> None:
 
 def _asked(run: Run) -> dict[str, Any]:
     return {"network": run.network, "cost": run.cost, "asked": run.asked}
-
-
-def _first(examples: Examples, count: int) -> Examples:
-    return examples.take(torch.arange(count))
 
 
 def _normal(examples: Examples) -> Examples:

@@ -9,8 +9,6 @@ they are the first ones. Gates and penalty are part of a narrow network's step; 
 network is the plain one.
 """
 
-import datetime as dt
-import json
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -24,13 +22,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
-from diffprune.experiment.section42 import PRINTED, Widths
+from diffprune.experiment.section42 import PRINTED
 from diffprune.experiment.unpruned import Unpruned
 from diffprune.gates import Gate
 from diffprune.penalty import parameter_groups
 from diffprune.pruner import Pruner
 from diffprune.recipes.wide_resnets import WideResNet
 
+from ._records import write
 from ._timing import milliseconds, one_thread
 
 RECORD = Path(__file__).parent.parent / "results" / "wrn" / "step.json"
@@ -53,7 +52,7 @@ class Timing:
     """What a training step takes.
 
     Attributes:
-        network: `full`, `low` or `high`.
+        network: Its name.
         parameters: Gates aside.
         macs: Of a forward pass for one image.
         seconds: Of every round, on the processor, one thread.
@@ -70,7 +69,7 @@ class Timing:
         return statistics.median(self.seconds)
 
 
-def full(depth: int = 28, widen: int = 10) -> Network:
+def full(depth: int = 28, widen: int = 10, batch: int = BATCH) -> Network:
     """The plain network."""
     model = WideResNet(depth, widen)
     shape = Unpruned(model, _images(2)).dense
@@ -78,24 +77,30 @@ def full(depth: int = 28, widen: int = 10) -> Network:
         name="full",
         parameters=shape.parameters,
         macs=shape.macs // 2,
-        step=_step(model, lambda: torch.zeros(())),
+        step=_step(model, lambda: torch.zeros(()), batch),
     )
 
 
-def narrow(name: str, widths: Widths, depth: int = 28, widen: int = 10) -> Network:
+def narrow(
+    name: str,
+    widths: Sequence[int],
+    depth: int = 28,
+    widen: int = 10,
+    batch: int = BATCH,
+) -> Network:
     """The network in which so many units of every gate are open, and no others left."""
-    pruner = Pruner(WideResNet(depth, widen, Gate), _images(2), strength=STRENGTH)
+    model = WideResNet(depth, widen, Gate)
+    pruner = Pruner(model, _images(2), strength=STRENGTH)
     with torch.no_grad():
-        counts = chain.from_iterable(chain.from_iterable(widths))
-        for gate, count in zip(pruner.gates.values(), counts, strict=True):
-            gate.logits[count:] = -5.0
+        for gate, width in zip(pruner.gates.values(), widths, strict=True):
+            gate.logits[width:] = -5.0
     pruner.remove_closed_()
     shape = pruner.shape()
     return Network(
         name=name,
         parameters=shape.parameters,
         macs=shape.macs // 2,
-        step=_step(pruner.model, pruner.penalty),
+        step=_step(pruner.model, pruner.penalty, batch),
     )
 
 
@@ -133,8 +138,10 @@ def _images(count: int) -> Tensor:
     return torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
-def _step(model: nn.Module, penalty: Callable[[], Tensor]) -> Callable[[], None]:
-    images, labels = _images(BATCH), torch.arange(BATCH) % 10
+def _step(
+    model: nn.Module, penalty: Callable[[], Tensor], batch: int
+) -> Callable[[], None]:
+    images, labels = _images(batch), torch.arange(batch) % 10
     optimizer = SGD(
         parameter_groups(model, lr=0.1, weight_decay=5e-4), momentum=0.9, nesterov=True
     )
@@ -151,22 +158,19 @@ def _step(model: nn.Module, penalty: Callable[[], Tensor]) -> Callable[[], None]
 def _networks() -> Iterator[Network]:
     torch.manual_seed(0)
     yield full()
-    for name, widths in PRINTED.items():
-        yield narrow(name, widths)
+    for name, groups in PRINTED.items():
+        yield narrow(name, list(chain.from_iterable(chain.from_iterable(groups))))
 
 
 def main() -> None:
     """Measure, write the record, print the table."""
     timings = measure(list(_networks()))
-    record = {
-        "command": "python -m benchmarks.wrn_step",
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "torch": torch.__version__,
-        "batch": BATCH,
-        "timings": [asdict(timing) for timing in timings],
-    }
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write(
+        RECORD,
+        "python -m benchmarks.wrn_step",
+        batch=BATCH,
+        timings=[asdict(timing) for timing in timings],
+    )
     Console().print(show(timings))
 
 

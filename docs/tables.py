@@ -140,7 +140,7 @@ def budgets(results: Path) -> str:
     names = {
         "mlp-digits": "784-300-100-10, digits",
         "lenet5-mnist": "LeNet-5, MNIST",
-        "wrn10-cifar10": "WRN-10-1, 1,600 of CIFAR-10",
+        "wrn10-cifar10": "WRN-10-1, 10,000 of CIFAR-10",
     }
     found = {
         (name, record["asked"]): f"{record['asked'] * record['used']:.4f} "

@@ -1,13 +1,16 @@
 """Draw the runs of the small wide ResNet, epoch by epoch; trains nothing.
 
 `python docs/wrn_figures.py` reads the records in results/wrn and writes three pictures
-into docs/assets: test accuracy, multiply-adds of a mini-batch, seconds per step.
+into docs/assets: test accuracy, multiply-adds of a mini-batch, seconds per step. The
+seconds are those of `python -m benchmarks.wrn_epochs`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import altair as alt
 
@@ -16,11 +19,16 @@ from diffprune.experiment.reproduce import read_records
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "results" / "wrn"
+TIMINGS = RECORDS / "epochs.json"
 PICTURES = ROOT / "docs" / "assets"
 
+ORIGINAL = "wrn-10-1-dense"
 COLOURS = {"original": "#555555", "low": "#4477aa", "high": "#cc5522"}
-NAMES = {"wrn-10-1-dense": "original", "wrn-10-1-low": "low", "wrn-10-1-high": "high"}
+NAMES = {ORIGINAL: "original", "wrn-10-1-low": "low", "wrn-10-1-high": "high"}
 WIDTH, HEIGHT = 520, 260
+
+Timings: TypeAlias = Mapping[tuple[str, int], float]
+"""Seconds of a training step, by run and epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +37,7 @@ class Figure:
 
     file: str
     title: str
-    value: Callable[[Run, Epoch], float]
+    value: Callable[[Run, Epoch, Timings], float]
     from_zero: bool
 
 
@@ -37,38 +45,55 @@ FIGURES = (
     Figure(
         file="wrn-accuracy.svg",
         title="(a) Test accuracy, %",
-        value=lambda _, epoch: 100 - epoch.test_error,
+        value=lambda _, epoch, __: 100 - epoch.test_error,
         from_zero=False,
     ),
     Figure(
         file="wrn-macs.svg",
         title="(b) Multiply-adds of a forward pass, millions per mini-batch",
-        value=lambda run, epoch: epoch.macs * run.recipe.batch_size / 1e6,
+        value=lambda run, epoch, _: epoch.macs * run.recipe.batch_size / 1e6,
         from_zero=True,
     ),
     Figure(
         file="wrn-seconds.svg",
-        title="(c) Seconds per training step, measured",
-        value=lambda _, epoch: epoch.processor_seconds / epoch.steps,
+        title="(c) Seconds per training step, measured in turns with the original",
+        value=lambda run, epoch, timings: timings[run.recipe.name, epoch.number],
         from_zero=True,
     ),
 )
 
 
-def points(figure: Figure, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+def read_timings(path: Path) -> Timings:
+    """Seconds of each epoch's network if the original always took its usual time.
+
+    Both were timed in turns: a machine that is slow for a minute is so for both.
+    """
+    results = json.loads(path.read_text(encoding="utf-8"))["results"]
+    usual = statistics.median(result["original"] for result in results)
+    found: dict[tuple[str, int], float] = {}
+    for result in results:
+        ratio = result["seconds"] / result["original"]
+        found[result["run"], result["epoch"]] = ratio * usual
+        found[ORIGINAL, result["epoch"]] = usual
+    return found
+
+
+def points(
+    figure: Figure, runs: Sequence[Run], timings: Timings
+) -> Iterator[dict[str, Any]]:
     """What is drawn, one dictionary for every run and epoch."""
     for run in runs:
         for epoch in run.epochs:
             yield {
                 "run": NAMES[run.recipe.name],
                 "epoch": epoch.number,
-                "value": figure.value(run, epoch),
+                "value": figure.value(run, epoch, timings),
             }
 
 
-def draw(figure: Figure, runs: Sequence[Run]) -> alt.Chart:
+def draw(figure: Figure, runs: Sequence[Run], timings: Timings) -> alt.Chart:
     """A line for every run."""
-    data = list(points(figure, runs))
+    data = list(points(figure, runs, timings))
     epochs = sorted({point["epoch"] for point in data})
     kinds = alt.Scale(domain=list(COLOURS), range=list(COLOURS.values()))
     ticks = alt.Axis(values=epochs, format="d", grid=False, title="epoch")
@@ -91,9 +116,10 @@ def draw(figure: Figure, runs: Sequence[Run]) -> alt.Chart:
 def main() -> None:
     """Draw all figures."""
     runs = [run for run in read_records(RECORDS) if run.recipe.name in NAMES]
+    timings = read_timings(TIMINGS)
     PICTURES.mkdir(exist_ok=True)
     for figure in FIGURES:
-        draw(figure, runs).save(PICTURES / figure.file)
+        draw(figure, runs, timings).save(PICTURES / figure.file)
 
 
 if __name__ == "__main__":

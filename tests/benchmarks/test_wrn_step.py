@@ -7,7 +7,8 @@ WIDTHS = (((9, 7),), ((20, 12),), ((30, 40),))
 
 @pytest.fixture(scope="module")
 def timings():
-    return measure([full(10, 2), narrow("some", WIDTHS, 10, 2)], rounds=2)
+    flat = [width for ((hidden, outputs),) in WIDTHS for width in (hidden, outputs)]
+    return measure([full(10, 2), narrow("some", flat, 10, 2)], rounds=2)
 
 
 def macs(widths):

@@ -2,8 +2,8 @@
 
 The small one is of the same family, with the same gates in the same places. Over a run
 the penalty moves a logit by about 0.4 * strength * (sum of learning rates) / (1 -
-momentum). At first the logits are 0.02 to 0.22 above their thresholds, and ten epochs
-have strengths of their own to get there.
+momentum). At first the logits are 0.02 to 0.22 above their thresholds, and thirty
+epochs have strengths of their own to get there.
 """
 
 from dataclasses import replace
@@ -21,8 +21,8 @@ from diffprune.recipes.wide_resnets import WideResNet
 _EVALUATION_BATCH: Final = 100
 _LOW: Final = {"group1.*": 1e-5, "group2.*": 1e-5, "group3.*": 5e-5}
 _HIGH: Final = {"group1.*": 2e-5, "group2.*": 7e-5, "group3.*": 3e-4}
-_SMALL_LOW: Final = {"group1.*": 1e-4, "group2.*": 1e-4, "group3.*": 1e-4}
-_SMALL_HIGH: Final = {"group1.*": 1e-4, "group2.*": 2e-4, "group3.*": 3e-4}
+_SMALL_LOW: Final = {"group1.*": 3e-5, "group2.*": 3e-5, "group3.*": 3e-5}
+_SMALL_HIGH: Final = {"group1.*": 3e-5, "group2.*": 7e-5, "group3.*": 1e-4}
 
 
 def wrn_cifar10(recipe: Recipe) -> Task:
@@ -70,18 +70,18 @@ def wrn_high(seed: int = 0) -> Recipe:
 
 
 def small_wrn_low(seed: int = 0) -> Recipe:
-    """Low compression in ten epochs; the learning rate falls as early in them."""
+    """Low compression in thirty epochs; the learning rate falls as early in them."""
     return replace(
         wrn_low(seed),
         name="wrn-10-1-low",
-        epochs=10,
-        decay_after=(3, 6, 8),
+        epochs=30,
+        decay_after=(9, 18, 24),
         strength=_SMALL_LOW,
     )
 
 
 def small_wrn_high(seed: int = 0) -> Recipe:
-    """High compression in ten epochs."""
+    """High compression in thirty epochs."""
     return replace(small_wrn_low(seed), name="wrn-10-1-high", strength=_SMALL_HIGH)
 
 
