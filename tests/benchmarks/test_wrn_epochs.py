@@ -11,7 +11,7 @@ def test_the_network_that_is_timed_is_that_of_the_epoch():
     few = replace(run, recipe=replace(run.recipe, batch_size=4))
     result = time_epoch(few, run.epochs[-1])
     assert (result.run, result.epoch) == (run.recipe.name, run.epochs[-1].number)
-    assert result.macs == run.epochs[-1].macs
+    assert result.macs == run.outcome.macs
     console = Console(record=True, width=100)
     console.print(show([result]))
     assert f"{result.seconds / result.original:.1%}" in console.export_text()
