@@ -56,7 +56,7 @@ FIGURES = (
     ),
     Figure(
         file="wrn-seconds.svg",
-        title="(c) Seconds per training step, measured in turns with the original",
+        title="(c) Seconds per training step: ratio times the original's median",
         value=lambda run, epoch, timings: timings[run.recipe.name, epoch.number],
         from_zero=True,
     ),
