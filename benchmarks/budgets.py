@@ -23,13 +23,13 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, Adam, Optimizer
 
 import diffprune as dp
-from diffprune.costs.latency import measure_in_turns
-from diffprune.recipes.cifar10 import load_cifar10, normalise
-from diffprune.recipes.digits import load_digits
-from diffprune.recipes.examples import Batches, Examples
-from diffprune.recipes.mnist import load_mnist
-from diffprune.recipes.models import LeNet5
-from diffprune.recipes.wide_resnets import WideResNet
+from diffprune._costs.latency import measure_in_turns
+from diffprune.lab.digits import load_digits
+from diffprune.lab.image_batches import Batches, Examples
+from paper.data.cifar10 import load_cifar10, normalise
+from paper.data.mnist import load_mnist
+from paper.models.lenet5 import LeNet5
+from paper.models.wide_resnet import WideResNet
 
 from ._records import write
 

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Adam
 
-from diffprune.recipes.cifar10 import augment
-from diffprune.recipes.examples import Batches, Examples
-from diffprune.recipes.models import LeNet5
-from diffprune.recipes.wide_resnets import WideResNet
+from diffprune.lab.image_batches import Batches, Examples
+from paper.data.cifar10 import augment
+from paper.models.lenet5 import LeNet5
+from paper.models.wide_resnet import WideResNet
 
 from ._timing import Measurement, ratio
 

@@ -23,17 +23,18 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 import diffprune as dp
-from diffprune.experiment import Run, read_run
-from diffprune.experiment.recipe import Recipe
-from diffprune.experiment.records import Epoch
-from diffprune.experiment.reproduce import read_records, write_record
-from diffprune.experiment.task import MakeTask, Task, is_wrong
-from diffprune.experiment.view import architecture
-from diffprune.recipes.counting import Widths
-from diffprune.recipes.examples import Batches, Examples, Split
-from diffprune.recipes.mnist import load_mnist
-from diffprune.recipes.models import LeNet5, MakeGate
-from diffprune.report.published import lenet5_on_mnist
+from diffprune import lab
+from diffprune.lab import Run, read_run
+from diffprune.lab.image_batches import Batches, Examples, Split
+from diffprune.lab.report.references import lenet5_on_mnist
+from diffprune.lab.runs.records import Epoch
+from diffprune.lab.training.progress_bar import architecture
+from diffprune.lab.training.recipe import Recipe
+from diffprune.lab.training.task import MakeTask, Task, is_wrong
+from paper.data.mnist import load_mnist
+from paper.models.counting import Widths
+from paper.models.lenet5 import LeNet5, MakeGate
+from paper.reproduce import read_records, write_record
 
 ROOT = Path(__file__).parent.parent
 RUNS, RECORDS = ROOT / "runs" / "frontier", ROOT / "results" / "frontier"
@@ -214,7 +215,7 @@ def finish(make_task: MakeTask, how: Recipe, folder: Path) -> None:
     """Train, or continue; nothing if that was done before."""
     if (folder / "recipe.json").exists() and read_run(folder).outcome is not None:
         return
-    dp.train(make_task, how, out=folder, on_epoch=lambda epoch: _tell(how, epoch))
+    lab.train(make_task, how, out=folder, on_epoch=lambda epoch: _tell(how, epoch))
 
 
 def _tell(how: Recipe, epoch: Epoch) -> None:

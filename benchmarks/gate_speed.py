@@ -3,9 +3,9 @@
 from collections.abc import Callable
 
 import torch
-from benchmarks._timing import Measurement, ratio
 from torch import Tensor, nn
 
+from benchmarks._timing import Measurement, ratio
 from diffprune.gates import Gate
 
 RECIPE = {"batch_size": 100, "units_of_the_large_gate": 1_000_000}

@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from diffprune._graph import Groups, find_groups
+from diffprune._surgery import mask, removal
 from diffprune.errors import DiffpruneError
-from diffprune.graph import Groups, find_groups
-from diffprune.surgery import mask, removal
 from generator import random_network
 
 ROOT = Path(__file__).parent.parent

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
-from diffprune.graph import find_groups
-from diffprune.recipes.resnets import BasicBlock, ResNet, resnet18, resnet50
-from diffprune.surgery import remove
+from diffprune._graph import find_groups
+from diffprune._surgery import remove
+from paper.models.resnets import BasicBlock, ResNet, resnet18, resnet50
 
 from ._timing import Measurement, one_thread, ratio
 

@@ -13,11 +13,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from diffprune.costs.latency import latency, measure
-from diffprune.costs.network import Network
-from diffprune.graph import find_groups
-from diffprune.recipes.resnets import resnet18
-from diffprune.surgery import apply_plan, plan_removal
+from diffprune._costs.latency import latency, measure
+from diffprune._costs.network import Network
+from diffprune._graph import find_groups
+from diffprune._surgery import apply_plan, plan_removal
+from paper.models.resnets import resnet18
 
 RESULTS = Path(__file__).parent.parent / "results" / "budgets" / "latency.json"
 KEPT = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)

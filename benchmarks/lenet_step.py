@@ -7,8 +7,8 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Adam
 
 from diffprune.gates import Gate
-from diffprune.penalty import expected_l0, parameter_groups
-from diffprune.recipes.models import LeNet5
+from diffprune.gates.penalty import expected_l0, parameter_groups
+from paper.models.lenet5 import LeNet5
 
 from ._timing import Measurement, ratio
 

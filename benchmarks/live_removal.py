@@ -14,9 +14,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from diffprune.experiment import Run, read_run, train
-from diffprune.experiment.builtin import digits_sigmoid, lenet5_digits
-from diffprune.experiment.view import architecture
+from diffprune.lab import Run, read_run, train
+from diffprune.lab.training.progress_bar import architecture
+from paper.lenet5_tasks import digits_sigmoid, lenet5_digits
 
 from ._records import write_results
 from ._timing import one_thread

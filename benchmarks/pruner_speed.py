@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import diffprune as dp
-from diffprune.recipes.models import LeNet5
-from diffprune.recipes.resnets import resnet18
+from paper.models.lenet5 import LeNet5
+from paper.models.resnets import resnet18
 
 from ._timing import Measurement, ratio
 

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from diffprune.experiment.records import Epoch, Run
-from diffprune.experiment.reproduce import read_records
+from diffprune.lab.runs.records import Epoch, Run
+from paper.reproduce import read_records
 
 from ._records import write_results
 from .wrn_step import full, measure, narrow

@@ -22,12 +22,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
-from diffprune.experiment.section42 import PRINTED
-from diffprune.experiment.unpruned import Unpruned
+from diffprune._pruner import Pruner
 from diffprune.gates import Gate
-from diffprune.penalty import parameter_groups
-from diffprune.pruner import Pruner
-from diffprune.recipes.wide_resnets import WideResNet
+from diffprune.gates.penalty import parameter_groups
+from diffprune.lab.training.no_pruning import Unpruned
+from paper.models.wide_resnet import WideResNet
+from paper.tables.section42 import PRINTED
 
 from ._records import write
 from ._timing import milliseconds, one_thread

@@ -15,11 +15,11 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from diffprune.experiment import Epoch, Recipe, Task, read_run, train
-from diffprune.experiment.builtin import digits_sigmoid, lenet5_digits
-from diffprune.experiment.view import architecture
 from diffprune.gates import Gate
-from diffprune.penalty import named_gates
+from diffprune.gates.penalty import named_gates
+from diffprune.lab import Epoch, Recipe, Task, read_run, train
+from diffprune.lab.training.progress_bar import architecture
+from paper.lenet5_tasks import digits_sigmoid, lenet5_digits
 
 from ._records import write_results
 from ._timing import one_thread

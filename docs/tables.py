@@ -262,7 +262,7 @@ def _live_row(result: Record) -> Row:
 def _reproduced(results: Path, name: str) -> str:
     if not any((results / name).glob("*/recipe.json")):
         return _missing(f"diffprune reproduce {name} --run")
-    from diffprune.experiment import reproduce  # noqa: PLC0415 - imports torch
+    from paper import reproduce  # noqa: PLC0415 - imports torch
 
     runs = reproduce.read_records(results / name)
     table = reproduce.EXPERIMENTS[name].table(runs)

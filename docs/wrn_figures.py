@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import altair as alt
 
-from diffprune.experiment.records import Epoch, Run
-from diffprune.experiment.reproduce import read_records
+from diffprune.lab.runs.records import Epoch, Run
+from paper.reproduce import read_records
 
 ROOT = Path(__file__).parent.parent
 RECORDS = ROOT / "results" / "wrn"

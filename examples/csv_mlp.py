@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, random_split
 
 import diffprune as dp
+from diffprune import lab
 
 TABLE = Path("flowers.csv")
 COLUMNS = ["sepal_length", "sepal_width", "petal_length", "petal_width", "kind"]
@@ -38,10 +39,10 @@ def read_table() -> TensorDataset:
     return TensorDataset(inputs, table[:, -1].long())
 
 
-def flowers(recipe: dp.Recipe) -> dp.Task:
+def flowers(recipe: lab.Recipe) -> lab.Task:
     """What `diffprune train` needs: a model and data."""
     train, test = random_split(read_table(), [0.8, 0.2])
-    return dp.Task(
+    return lab.Task(
         model=nn.Sequential(
             nn.Linear(4, 128),
             nn.ReLU(),
@@ -58,12 +59,12 @@ def main() -> None:
     """Do the same with the library."""
     torch.manual_seed(0)
     write_table()
-    recipe = dp.Recipe(
+    recipe = lab.Recipe(
         name="flowers", epochs=8, batch_size=16, lr=3e-3, gate_lr=1e-2, strength=2e-4,
         remove_every=20,
     )  # fmt: skip
-    small = dp.train(flowers, recipe, out="runs/flowers")
-    print(small, dp.read_run("runs/flowers").outcome, sep="\n")
+    small = lab.train(flowers, recipe, out="runs/flowers")
+    print(small, lab.read_run("runs/flowers").outcome, sep="\n")
     dp.to_exported_program(small, torch.randn(2, 4), "runs/flowers/small.pt2")
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import diffprune as dp
+from diffprune import lab
 
 
 class Block(nn.Module):
@@ -62,9 +63,9 @@ def make_stripes(count: int) -> TensorDataset:
     return TensorDataset(clean + torch.randn(count, 3, 16, 16), labels)
 
 
-def stripes(recipe: dp.Recipe) -> dp.Task:
+def stripes(recipe: lab.Recipe) -> lab.Task:
     """What `diffprune train` needs: a model and data."""
-    return dp.Task(
+    return lab.Task(
         model=ResNet(),
         train=DataLoader(make_stripes(320), batch_size=recipe.batch_size, shuffle=True),
         test=DataLoader(make_stripes(100), batch_size=100),
@@ -73,12 +74,12 @@ def stripes(recipe: dp.Recipe) -> dp.Task:
 
 def main() -> None:
     """Do the same with the library."""
-    recipe = dp.Recipe(
+    recipe = lab.Recipe(
         name="stripes", epochs=4, batch_size=16, lr=3e-3, gate_lr=1e-2, strength=2e-4,
         remove_every=20,
     )  # fmt: skip
-    small = dp.train(stripes, recipe, out="runs/stripes")
-    run = dp.read_run("runs/stripes")
+    small = lab.train(stripes, recipe, out="runs/stripes")
+    run = lab.read_run("runs/stripes")
     print(run.outcome)
     images = torch.randn(2, 3, 16, 16)
     print(dp.find_groups(small, images))

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import diffprune as dp
-from diffprune.pruner import Shrinkage
+from diffprune._pruner import Shrinkage
 
 
 def spiral(count: int) -> tuple[Tensor, Tensor]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import rich
 import typer
+
 from benchmarks.coverage import ours, record, table
 from benchmarks.coverage.case import select
 from benchmarks.coverage.runner import Library, isolated

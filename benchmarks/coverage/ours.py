@@ -5,13 +5,13 @@ from collections import Counter
 from pathlib import Path
 
 import torch
-from benchmarks.coverage.case import Inputs
-from benchmarks.coverage.verdict import Cut, RefusedError
 from torch import nn
 
+from benchmarks.coverage.case import Inputs
+from benchmarks.coverage.verdict import Cut, RefusedError
+from diffprune._graph import Groups, find_groups
+from diffprune._surgery import removal
 from diffprune.errors import DiffpruneError
-from diffprune.graph import Groups, find_groups
-from diffprune.surgery import removal
 
 NAME = "diffprune"
 

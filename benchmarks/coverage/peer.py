@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 import torch_pruning as tp
-from benchmarks.coverage.case import Inputs
-from benchmarks.coverage.verdict import Cut
 from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 from torch.utils import _pytree as pytree
+
+from benchmarks.coverage.case import Inputs
+from benchmarks.coverage.verdict import Cut
 
 NAME = "Torch-Pruning"
 VERSION = version("torch-pruning")

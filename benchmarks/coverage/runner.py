@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 import torch
+from torch import nn
+
 from benchmarks.coverage.case import Case, Inputs
 from benchmarks.coverage.record import Record
 from benchmarks.coverage.scramble import scramble_
 from benchmarks.coverage.verdict import Cut, RefusedError, Status, judge_
-from torch import nn
 
 RATIO = 0.3
 DIED = "the process died"

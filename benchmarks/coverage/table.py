@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from rich.table import Table
+
 from benchmarks.coverage.record import Record
 from benchmarks.coverage.verdict import Status
-from rich.table import Table
 
 Row = tuple[str, ...]
 COLUMNS = ("result", "groups", "parameters", "MACs", "seconds")

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import chain
 
 import torch
-from benchmarks.coverage.case import Inputs
-from benchmarks.coverage.macs import MacCounter
-from benchmarks.coverage.survivors import mask_
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils import _pytree as pytree
+
+from benchmarks.coverage.case import Inputs
+from benchmarks.coverage.macs import MacCounter
+from benchmarks.coverage.survivors import mask_
 
 # Some transformers compute norms and rotary angles in float32 whatever their weights.
 TOLERANCE = 1e-5

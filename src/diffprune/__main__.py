@@ -1,6 +1,6 @@
 """`python -m diffprune` is `diffprune`."""
 
-from diffprune.cli import app
+from diffprune.lab.cli import app
 
 if __name__ == "__main__":
     app(prog_name="diffprune")

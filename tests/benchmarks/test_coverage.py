@@ -3,6 +3,8 @@ import dataclasses
 
 import pytest
 import torch
+from torch import nn
+
 from benchmarks.coverage import record, table
 from benchmarks.coverage.case import Case, select
 from benchmarks.coverage.macs import MacCounter
@@ -20,7 +22,6 @@ from benchmarks.coverage.verdict import (
     Verdict,
     judge_,
 )
-from torch import nn
 
 KEPT = [0, 2, 3]
 INPUTS = (torch.randn(2, 3, 8, 8, dtype=torch.float64),)

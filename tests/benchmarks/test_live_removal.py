@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import live_removal
-from diffprune.experiment.builtin import digits_sigmoid
+from paper.lenet5_tasks import digits_sigmoid
 
 pytestmark = pytest.mark.slow
 

@@ -1,9 +1,9 @@
 from dataclasses import replace
 
-from benchmarks.wrn_epochs import RECORDS, show, time_epoch
 from rich.console import Console
 
-from diffprune.experiment.reproduce import read_records
+from benchmarks.wrn_epochs import RECORDS, show, time_epoch
+from paper.reproduce import read_records
 
 
 def test_the_network_that_is_timed_is_that_of_the_epoch():

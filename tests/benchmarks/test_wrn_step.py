@@ -1,6 +1,7 @@
 import pytest
-from benchmarks.wrn_step import full, measure, narrow, show
 from rich.console import Console
+
+from benchmarks.wrn_step import full, measure, narrow, show
 
 WIDTHS = (((9, 7),), ((20, 12),), ((30, 40),))
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from diffprune.budget.choose import choose
+from diffprune._budget.choose import choose
 
 
 def within(most, prices):

@@ -2,13 +2,13 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune.budget import Budget, Controller
-from diffprune.budget.controller import Look
-from diffprune.budget.limits import Measured
-from diffprune.costs.network import Network
+from diffprune._budget import Budget, Controller
+from diffprune._budget.controller import Look
+from diffprune._budget.limits import Measured
+from diffprune._costs.network import Network
+from diffprune._graph import find_groups
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
-from diffprune.graph import find_groups
 
 SIZES = {"0": 60, "2": 40}
 

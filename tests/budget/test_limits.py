@@ -2,11 +2,11 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune.budget import Budget
-from diffprune.budget.limits import Measured, check_reachable, make_limits, marginal
-from diffprune.costs.network import Network
+from diffprune._budget import Budget
+from diffprune._budget.limits import Measured, check_reachable, make_limits, marginal
+from diffprune._costs.network import Network
+from diffprune._graph import find_groups
 from diffprune.errors import ArgumentError
-from diffprune.graph import find_groups
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from diffprune.costs.counts import file_size, macs, memory, parameters
-from diffprune.costs.network import Network
-from diffprune.graph import find_groups
-from diffprune.surgery.apply import apply_plan
-from diffprune.surgery.plan import plan_removal
+from diffprune._costs.counts import file_size, macs, memory, parameters
+from diffprune._costs.network import Network
+from diffprune._graph import find_groups
+from diffprune._surgery.apply import apply_plan
+from diffprune._surgery.plan import plan_removal
 from zoo import ZOO, call
 
 # The flop counter skips bilinear layers, we skip recurrent layers with projections.

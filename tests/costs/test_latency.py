@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-from diffprune.costs import timing
-from diffprune.costs.latency import latency, measure
-from diffprune.costs.network import Network
-from diffprune.costs.ops import operations
-from diffprune.graph import find_groups
+from diffprune._core import timing
+from diffprune._costs.latency import latency, measure
+from diffprune._costs.network import Network
+from diffprune._costs.op_timing import operations
+from diffprune._graph import find_groups
 
 
 class Depthwise(nn.Module):
@@ -45,7 +45,7 @@ def elements(monkeypatch):
         return float(sum(t.numel() for t in tensors)) or 1000.0
 
     monkeypatch.setattr(timing, "best_seconds", seconds)
-    monkeypatch.setattr("diffprune.costs.latency.best_seconds", seconds)
+    monkeypatch.setattr("diffprune._costs.latency.best_seconds", seconds)
 
 
 def expected(width):

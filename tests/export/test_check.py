@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from diffprune._export.check import check_same
 from diffprune.errors import ExportError
-from diffprune.export.check import check_same
 
 
 def doubles(x):

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 import diffprune as dp
+from diffprune._export import onnx as exporting
+from diffprune._export.check import model_outputs
+from diffprune._export.dynamic_batch import resized, tensor_leaves
 from diffprune.errors import ArgumentError, ExportError, MissingPackageError
-from diffprune.export import onnx as exporting
-from diffprune.export.batch import resized, tensor_leaves
-from diffprune.export.check import model_outputs
 
 OTHERS = [
     pytest.param(name, marks=pytest.mark.slow)

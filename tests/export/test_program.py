@@ -3,11 +3,11 @@ import torch
 from torch import nn
 
 import diffprune as dp
+from diffprune._export import program as exporting
+from diffprune._export.check import model_outputs
+from diffprune._export.dynamic_batch import resized
+from diffprune._pruner.user_gates import Select
 from diffprune.errors import ArgumentError, ExportError, TraceError
-from diffprune.export import program as exporting
-from diffprune.export.batch import resized
-from diffprune.export.check import model_outputs
-from diffprune.pruner.placed import Select
 
 SLOW = pytest.mark.slow
 

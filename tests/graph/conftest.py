@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from diffprune import find_groups
-from diffprune.surgery.remove import remove
+from diffprune._surgery.remove import remove
 
 
 class Between(nn.Module):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from diffprune.graph.aliases import replaces_first, viewed, written
+from diffprune._graph.aliases import replaces_first, viewed, written
 
 aten = torch.ops.aten
 

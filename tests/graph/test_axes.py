@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from diffprune.graph.axes import (
+from diffprune._graph.axes import (
     Algebra,
     Atom,
     Cat,

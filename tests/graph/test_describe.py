@@ -26,6 +26,6 @@ def test_many_places_are_cut_short_and_positions_left_out():
 
 
 def test_nothing_frozen_needs_no_heading():
-    from diffprune.graph.describe import describe
+    from diffprune._graph.describe import describe
 
     assert len(describe([], [])) == 1

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-import diffprune.graph.find as module
+import diffprune._graph.find as module
 from diffprune import find_groups
+from diffprune._graph.trace import trace
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.graph.trace import trace
 from zoo import ZOO
 
 

@@ -4,8 +4,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from diffprune import find_groups
-from diffprune.graph.axes import Atom, Cat
-from diffprune.graph.silence import Silencer, silent_units, unit_numbers, when_zeroed
+from diffprune._graph.axes import Atom, Cat
+from diffprune._graph.silence import Silencer, silent_units, unit_numbers, when_zeroed
 
 
 def test_unit_numbers_follow_the_axis():

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from diffprune import find_groups
+from diffprune._graph.trace import call_arguments, mode, trace
 from diffprune.errors import ArgumentError, TraceError
-from diffprune.graph.trace import call_arguments, mode, trace
 
 
 class Branching(nn.Module):

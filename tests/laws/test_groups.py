@@ -9,7 +9,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from diffprune import find_groups
-from diffprune.graph.axes import Cat
+from diffprune._graph.axes import Cat
 from zoo import ZOO, call
 
 # The flop counter skips bilinear layers, we skip recurrent layers with projections.

@@ -12,9 +12,9 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
+from diffprune._graph import find_groups
+from diffprune._surgery import Plan, apply_plan, mask, plan_removal, removal
 from diffprune.errors import DiffpruneError
-from diffprune.graph import find_groups
-from diffprune.surgery import Plan, apply_plan, mask, plan_removal, removal
 from generator import random_network
 from zoo import ZOO, call
 

@@ -15,9 +15,9 @@ from torch import nn, optim
 from torch.utils import _pytree as pytree
 
 import diffprune as dp
+from diffprune._surgery.apply import named_tensors, select
 from diffprune.errors import ArgumentError
-from diffprune.penalty import named_gates
-from diffprune.surgery.apply import named_tensors, select
+from diffprune.gates.penalty import named_gates
 from zoo import ZOO, call
 
 STEPS = 3

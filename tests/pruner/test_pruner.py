@@ -10,6 +10,7 @@ from torch import nn, optim
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import diffprune as dp
+from diffprune._pruner import transaction as cut
 from diffprune.errors import (
     ArgumentError,
     DiffpruneError,
@@ -17,7 +18,6 @@ from diffprune.errors import (
     RemovalError,
     UnknownNameError,
 )
-from diffprune.pruner import cut
 
 
 class Net(nn.Module):

@@ -3,7 +3,7 @@
 import torch
 
 from diffprune import Gate, Pruner
-from diffprune.recipes.models import LeNet5
+from paper.models.lenet5 import LeNet5
 
 
 def close(gate, units):

@@ -9,12 +9,12 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import diffprune as dp
-from diffprune.budget import limits
-from diffprune.budget.limits import Measured
-from diffprune.costs import timing
+from diffprune._budget import limits
+from diffprune._budget.limits import Measured
+from diffprune._core import timing
+from diffprune._pruner import steering
 from diffprune.errors import ArgumentError
-from diffprune.pruner import steering
-from diffprune.recipes.models import LeNet5
+from paper.models.lenet5 import LeNet5
 
 STEPS = 40
 X = torch.randn(32, 3, 8, 8, generator=torch.Generator().manual_seed(0))

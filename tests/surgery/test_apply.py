@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from diffprune._surgery.apply import apply_plan, apply_plan_, select, shrink
+from diffprune._surgery.plan import Plan
+from diffprune._surgery.replacement_modules import Stub
 from diffprune.errors import ArgumentError
-from diffprune.surgery.apply import apply_plan, apply_plan_, select, shrink
-from diffprune.surgery.plan import Plan
-from diffprune.surgery.stub import Stub
 
 CUT = {
     "0.weight": {0: (0, 2)},

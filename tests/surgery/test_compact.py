@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils import prune
 
 from diffprune import compact, find_groups
-from diffprune.surgery import mask
+from diffprune._surgery import mask
 from zoo import ZOO, call
 
 

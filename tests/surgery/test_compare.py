@@ -3,7 +3,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from diffprune.surgery.compare import (
+from diffprune._surgery.compare import (
     Gap,
     coarsest_arithmetic,
     doubled,

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune.surgery.hooks import hooked
+from diffprune._surgery.hooks import hooked
 
 
 @pytest.mark.parametrize("width", [3, 4])

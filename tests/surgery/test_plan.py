@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from diffprune._graph import find_groups
+from diffprune._surgery.plan import Certificate, Plan, plan_removal
+from diffprune._surgery.replacement_modules import Stub
 from diffprune.errors import ArgumentError
-from diffprune.graph import find_groups
-from diffprune.surgery.plan import Certificate, Plan, plan_removal
-from diffprune.surgery.stub import Stub
 
 PLAN = Plan(
     {"0": (0, 2)},

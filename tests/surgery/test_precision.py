@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune.surgery.precision import cast_like_, in_double
+from diffprune._surgery.precision import cast_like_, in_double
 
 
 class Single(nn.Linear):

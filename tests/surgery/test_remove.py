@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from diffprune._graph import find_groups
+from diffprune._surgery.remove import removal, remove
 from diffprune.errors import ArgumentError, RemovalError, UnknownNameError
-from diffprune.graph import find_groups
-from diffprune.surgery.remove import removal, remove
 
 X = torch.rand(2, 3, 8, 8)
 

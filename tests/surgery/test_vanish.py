@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
+from diffprune._graph import find_groups
+from diffprune._surgery.compact import compaction
+from diffprune._surgery.remove import removal
 from diffprune.errors import ArgumentError
-from diffprune.graph import find_groups
-from diffprune.surgery.compact import compaction
-from diffprune.surgery.remove import removal
 from zoo import ZOO, call
 
 

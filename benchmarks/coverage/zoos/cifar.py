@@ -3,9 +3,10 @@
 import functools
 from collections.abc import Iterator
 
+from pytorchcv.model_provider import get_model
+
 from benchmarks.coverage.case import Case
 from benchmarks.coverage.zoos.images import image
-from pytorchcv.model_provider import get_model
 
 NAMES = [
     "nin",

@@ -4,8 +4,9 @@ import functools
 from collections.abc import Iterator
 
 import torch
-from benchmarks.coverage.case import Case, Inputs
 from diffusers import UNet2DConditionModel, UNet2DModel
+
+from benchmarks.coverage.case import Case, Inputs
 
 CHANNELS = (16, 32)
 

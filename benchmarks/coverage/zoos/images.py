@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable
 
 import torch
+
 from benchmarks.coverage.case import Inputs
 
 

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator
 
 import torch
 import transformers as hf
+from torch import nn
+
 from benchmarks.coverage.case import Case, Inputs
 from benchmarks.coverage.zoos.images import image
-from torch import nn
 
 VOCABULARY, TOKENS, WIDTH, HEADS, HIDDEN = 97, 12, 48, 4, 80
 DECODER = {

@@ -4,9 +4,10 @@ import functools
 from collections.abc import Iterator
 
 import timm
+from timm.layers import set_fused_attn
+
 from benchmarks.coverage.case import Case
 from benchmarks.coverage.zoos.images import image
-from timm.layers import set_fused_attn
 
 SMALL = 64
 NAMES = [

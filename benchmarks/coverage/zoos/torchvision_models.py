@@ -3,9 +3,10 @@
 import functools
 from collections.abc import Iterator
 
+from torchvision import models
+
 from benchmarks.coverage.case import Case
 from benchmarks.coverage.zoos.images import image
-from torchvision import models
 
 SMALL = 64
 # Models that fix their resolution, or whose strides leave nothing of a smaller image.

@@ -2,5 +2,10 @@
 
 from diffprune.gates.distribution import ApproximateBernoulli as ApproximateBernoulli
 from diffprune.gates.gate import Gate as Gate
+from diffprune.gates.penalty import (
+    expected_l0 as expected_l0,
+    named_gates as named_gates,
+    parameter_groups as parameter_groups,
+)
 from diffprune.gates.transform import g as g
 from diffprune.gates.weights import fold_gates as fold_gates, gate_weight as gate_weight

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from diffprune._typing import Bool, Float, Int
+from diffprune._core.types import Bool, Float, Int
 from diffprune.errors import ArgumentError
 from diffprune.gates.functional import Activation
 

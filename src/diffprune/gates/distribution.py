@@ -14,7 +14,7 @@ from torch.distributions import (
     constraints,
 )
 
-from diffprune._typing import Bool, Float
+from diffprune._core.types import Bool, Float
 from diffprune.errors import ArgumentError
 from diffprune.gates.functional import Activation, softmax_log_odds
 from diffprune.gates.transform import g

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, logsigmoid
 
-from diffprune._typing import Float
+from diffprune._core.types import Float
 
 Activation = Literal["sigmoid", "softmax"] | Callable[[Tensor], Tensor]
 

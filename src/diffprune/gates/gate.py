@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from diffprune._typing import Bool, Float, Int
+from diffprune._core.types import Bool, Float, Int
 from diffprune.gates import checks, functional as F
 from diffprune.gates.distribution import prob_above
-from diffprune.gates.floor import largest
 from diffprune.gates.multiply import multiply
+from diffprune.gates.topk import largest
 from diffprune.gates.transform import is_open, transform
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffprune._typing import Float
+from diffprune._core.types import Float
 
 Context = Any  # torch gives it no better type
 

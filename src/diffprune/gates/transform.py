@@ -6,10 +6,10 @@ Knows neither modules nor distributions.
 import torch
 from torch import Tensor
 
-from diffprune._typing import Bool, Float
-from diffprune.gates.floor import largest
+from diffprune._core.types import Bool, Float
 from diffprune.gates.functional import Activation, activate, gate_values
-from diffprune.gates.lean import lean_transform
+from diffprune.gates.large import lean_transform
+from diffprune.gates.topk import largest
 
 # From here on, memory traffic costs more than the calls it takes to save it.
 MANY_UNITS = 16_384

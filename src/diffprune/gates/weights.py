@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from diffprune._typing import Int
+from diffprune._core.types import Int
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates.gate import Gate
 

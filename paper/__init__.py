@@ -1,0 +1,1 @@
+"""The paper again: its networks, data, recipes, tables, figures. `python -m paper`."""

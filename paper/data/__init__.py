@@ -1,0 +1,1 @@
+"""MNIST and CIFAR-10: fetched once, checked, and decoded."""

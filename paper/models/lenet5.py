@@ -1,0 +1,53 @@
+"""Reference networks with a place for a gate after every layer; no training, no data.
+
+A model takes the *maker* of its gates: `LeNet5(partial(Gate, u="softmax"))` is gated,
+`LeNet5()` is the plain network. Both have the same layers under the same names.
+"""
+
+from collections.abc import Callable
+from typing import final
+
+from torch import Tensor, nn
+from torch.nn.functional import max_pool2d, relu
+
+from diffprune._core.types import Float
+
+MakeGate = Callable[[int], nn.Module]
+"""From the number of units on dimension 1 to the module that gates them."""
+
+
+@final
+class LeNet5(nn.Module):
+    """LeNet-5 as the pruning literature counts it: 20-50-800-500.
+
+    The gates multiply the activations after `conv1`, `conv2`, the flattening and `fc1`.
+    Those of the convolutions follow the pooling, where there is four times less to
+    multiply: a gate is never negative, so it commutes with taking a maximum.
+
+    Example:
+        >>> import torch
+        >>> LeNet5()(torch.zeros(2, 1, 28, 28)).shape
+        torch.Size([2, 10])
+    """
+
+    def __init__(self, gate: MakeGate = nn.Identity) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 20, kernel_size=5)
+        self.conv2 = nn.Conv2d(20, 50, kernel_size=5)
+        self.fc1 = nn.Linear(800, 500)
+        self.fc2 = nn.Linear(500, 10)
+        # After the layers, so that one seed gives equal weights with and without gates.
+        self.gate_conv1 = gate(20)
+        self.gate_conv2 = gate(50)
+        self.gate_flat = gate(800)
+        self.gate_fc1 = gate(500)
+
+    def forward(
+        self, images: Float[Tensor, "batch 1 28 28"]
+    ) -> Float[Tensor, "batch 10"]:
+        """Class scores before the softmax."""
+        x = self.gate_conv1(max_pool2d(relu(self.conv1(images)), 2))
+        x = self.gate_conv2(max_pool2d(relu(self.conv2(x)), 2))
+        x = self.gate_flat(x.flatten(start_dim=1))
+        x = self.gate_fc1(relu(self.fc1(x)))
+        return self.fc2(x)

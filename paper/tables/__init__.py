@@ -1,0 +1,1 @@
+"""The tables of the paper next to ours."""

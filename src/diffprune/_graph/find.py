@@ -1,0 +1,125 @@
+"""From a model and example inputs to its groups: trace, solve, settle, collect."""
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from torch import nn
+from torch._ops import OpOverload, OpOverloadPacket
+
+from diffprune._graph.axes import atoms
+from diffprune._graph.collect import collect
+from diffprune._graph.groups import Groups
+from diffprune._graph.infer import Solution, solve
+from diffprune._graph.ops import Op, Rule
+from diffprune._graph.rule_api import Frozen
+from diffprune._graph.silence import when_zeroed
+from diffprune._graph.trace import ExampleInputs, trace
+from diffprune._graph.width_constraints import settle
+from diffprune.errors import ArgumentError, UnknownNameError
+
+
+def find_groups(
+    model: nn.Module,
+    example_inputs: ExampleInputs,
+    *,
+    freeze: Sequence[str] = (),
+    heads: Literal["both", "whole", "inside"] = "both",
+    rules: Mapping[Op, Rule] | None = None,
+) -> Groups:
+    """Find the sets of tensor slices that can be removed together, exactly.
+
+    Args:
+        model: Any module that `torch.export` can trace. It is not changed.
+        example_inputs: A tensor, a tuple of positional arguments, or a dict of keyword
+            arguments.
+        freeze: Names or patterns (`"head"`, `"layers.0.*"`) of layers to leave as they
+            are.
+        heads: Whether attention loses `"whole"` heads, units `"inside"` every head, or
+            `"both"`.
+        rules: Rules for ops that have none, or other ones.
+
+    Raises:
+        ArgumentError: If the model or an argument cannot be what is meant.
+        UnknownNameError: If a pattern matches no layer.
+        TraceError: If the control flow of the model depends on values.
+
+    Example:
+        >>> import torch
+        >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+        >>> [(group.name, group.size) for group in find_groups(model, torch.rand(2, 3))]
+        [('0', 5)]
+    """
+    _check_options(freeze, heads, rules or ())
+    solution = solve(model, trace(model, example_inputs), rules or {})
+    _freeze_named(model, solution, freeze)
+    _freeze_unread(solution)
+    _freeze_heads(solution, heads)
+    attributes = settle(solution)
+    _freeze_loud_contractions(solution)
+    return collect(solution, attributes)
+
+
+def _check_options(freeze: Sequence[str], heads: str, ops: Iterable[object]) -> None:
+    if isinstance(freeze, str):
+        raise ArgumentError(f"freeze takes a list of names: `freeze=[{freeze!r}]`.")
+    if heads not in ("both", "whole", "inside"):
+        raise ArgumentError(
+            f'heads must be "both", "whole" or "inside", got {heads!r}.'
+        )
+    for op in ops:
+        if not isinstance(op, OpOverload | OpOverloadPacket):
+            raise ArgumentError(
+                f"rules are for ops such as `torch.ops.aten.roll`, got one for {op!r}."
+            )
+
+
+def _freeze_named(
+    model: nn.Module, solution: Solution, patterns: Sequence[str]
+) -> None:
+    names = [name for name, _ in model.named_modules() if name]
+    names += [name for name in solution.tensors if name not in names]
+    for pattern in patterns:
+        matched = fnmatch.filter(names, pattern)
+        if not matched:
+            close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.4)
+            hint = (
+                f" Did you mean {', '.join(f'`{c}`' for c in close)}?" if close else ""
+            )
+            raise UnknownNameError(f"freeze: no layer matches `{pattern}`.{hint}")
+        for name, value in solution.tensors.items():
+            if any(name == m or name.startswith(f"{m}.") for m in matched):
+                for axis in value.axes:
+                    reason = Frozen(f"asked for with freeze={pattern!r}")
+                    solution.algebra.freeze(axis, reason)
+
+
+def _freeze_unread(solution: Solution) -> None:
+    read = {id(value) for step in solution.steps for value in step.inputs}
+    for value in solution.tensors.values():
+        if id(value) not in read:
+            for axis in value.axes:
+                solution.algebra.freeze(axis, Frozen("not read for these inputs"))
+
+
+def _freeze_heads(solution: Solution, heads: str) -> None:
+    unwanted = {
+        "both": [],
+        "whole": solution.facts.inside_heads,
+        "inside": solution.facts.heads,
+    }[heads]
+    for axis in unwanted:
+        solution.algebra.freeze(axis, Frozen(f"asked for with heads={heads!r}"))
+
+
+def _freeze_loud_contractions(solution: Solution) -> None:
+    """A sum must be blind to removed units: one of its factors has to be zero there."""
+    zeroed = when_zeroed(solution)
+    for contraction in solution.facts.contractions:
+        silent = [zeroed.along(value, dim) for value, dim in contraction.operands]
+        for atom in atoms(solution.algebra.resolve(contraction.axis)):
+            if not any(masks.get(atom, False) for masks in silent):
+                why = "summed over while nothing makes it zero when its unit is removed"
+                reason = Frozen(why, contraction.where)
+                solution.algebra.freeze((atom,), reason)

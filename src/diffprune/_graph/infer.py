@@ -1,0 +1,268 @@
+"""Run the rules over a model's traces. Knows ops only through their rules.
+
+The result, a `Solution`, holds every tensor's axes in terms of final atoms, with the
+reason beside each atom that may not be cut.
+"""
+
+import operator
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
+
+import torch
+from torch import Tensor, fx, nn
+from torch._ops import OpOverload, OpOverloadPacket
+
+from diffprune._graph.axes import Algebra, Atom, Axis, atoms
+from diffprune._graph.int_tracking import labels, token
+from diffprune._graph.ops import RULES, Op, Rule
+from diffprune._graph.ops.pointwise import elementwise
+from diffprune._graph.rule_api import Axes, Call, Facts, Frozen, Value, Where
+from diffprune._graph.trace import Trace
+
+Environment: TypeAlias = dict[fx.Node, Any]
+
+_INLINED: Final = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """An op of a trace with the values it read and made."""
+
+    op: OpOverload
+    packet: OpOverloadPacket | None
+    rule: Rule | None
+    call: Call
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: tuple[Value, ...]
+    node: fx.Node
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Tensors among the arguments, lists flattened."""
+        return tuple(_values((self.args, tuple(self.kwargs.values()))))
+
+
+@dataclass
+class Solution:
+    """Everything the traces say about axes."""
+
+    algebra: Algebra[Frozen]
+    tensors: dict[str, Value]
+    parameter_names: frozenset[str]
+    facts: Facts = field(default_factory=Facts)
+    steps: list[Step] = field(default_factory=list[Step])
+    tokens: dict[str, Value] = field(default_factory=dict[str, Value])
+    traces: tuple[Trace, ...] = ()
+    products: tuple[Axes, ...] = ()
+
+    def axes(self, value: Value) -> Axes:
+        """Axes of a value in terms of final atoms."""
+        return tuple(map(self.algebra.resolve, value.axes))
+
+    def parameters(self) -> list[Axes]:
+        """Axes of every parameter; a tied one counts once."""
+        values = dict.fromkeys(self.tensors[name] for name in self.parameter_names)
+        return [self.axes(value) for value in values]
+
+    def free(self, axis: Axis) -> list[Atom]:
+        """Atoms of the axis that may be cut."""
+        found = atoms(self.algebra.resolve(axis))
+        return [atom for atom in found if self.algebra.reason(atom) is None]
+
+
+def solve(
+    model: nn.Module, traces: Sequence[Trace], rules: Mapping[Op, Rule]
+) -> Solution:
+    """Apply the rules to every op; tied and shared tensors are one value."""
+    algebra = Algebra[Frozen]()
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    solution = Solution(
+        algebra,
+        _named_values(model, algebra),
+        frozenset(parameters),
+        traces=tuple(traces),
+    )
+    for trace in traces:
+        _Run(solution, trace.tensor_names, {**RULES, **rules}).graph(trace.owner, None)
+        # What a forward pass costs is what it costs in eval mode, traced first.
+        solution.products = solution.products or tuple(solution.facts.products)
+    return solution
+
+
+def _named_values(model: nn.Module, algebra: Algebra[Frozen]) -> dict[str, Value]:
+    first: dict[int, Value] = {}
+    named = dict[str, Value]()
+    parameters = model.named_parameters(remove_duplicate=False)
+    for name, tensor in [*parameters, *model.named_buffers(remove_duplicate=False)]:
+        axes = tuple(algebra.fresh(length) for length in tensor.shape)
+        named[name] = first.setdefault(id(tensor), Value(axes, name))
+    return named
+
+
+class _Run:
+    """One walk over a graph; nested graphs (no_grad, autocast) are walked in place."""
+
+    def __init__(
+        self, solution: Solution, names: Mapping[str, str], rules: Mapping[Op, Rule]
+    ) -> None:
+        self.solution = solution
+        self.names = names
+        self.rules = rules
+
+    def graph(self, owner: fx.GraphModule, operands: Sequence[Any] | None) -> Any:  # noqa: ANN401 - values as nested as the output is
+        env: Environment = {}
+        given = iter(operands) if operands is not None else None
+        result = None
+        for node in owner.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(given) if given else self._placeholder(node)
+            elif node.op == "get_attr":
+                env[node] = getattr(owner, node.target)
+            elif node.op == "call_function":
+                env[node] = self._call(node, env)
+            elif node.op == "output":
+                result = fx.map_arg(node.args[0], env.__getitem__)
+            self._remember_token(node, env.get(node))
+        if given is None:
+            self._freeze_all(_values(result), Frozen("an output of the model"))
+        return result
+
+    def _placeholder(self, node: fx.Node) -> object:
+        if node.name in self.names:
+            return self.solution.tensors[self.names[node.name]]
+        if not isinstance(node.meta.get("val"), Tensor):
+            return node.meta.get("val")
+        value = Value(self._fresh(node.meta["val"]))
+        self._freeze_all([value], Frozen("an input of the model, or a constant"))
+        return value
+
+    def _call(self, node: fx.Node, env: Environment) -> Any:  # noqa: ANN401 - as nested as the op's result
+        args: Any = fx.map_arg(node.args, env.__getitem__)
+        kwargs: Any = fx.map_arg(node.kwargs, env.__getitem__)
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        if any(inlined in str(node.target) for inlined in _INLINED):
+            inside = [isinstance(arg, fx.GraphModule) for arg in args].index(True)
+            return self.graph(args[inside], args[inside + 1 :])
+        results = node.meta.get("val")
+        if not _tensors(results):
+            return results
+        outputs = self._apply(node, args, kwargs)
+        return outputs[0] if isinstance(results, Tensor) else outputs
+
+    def _apply(
+        self, node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Value, ...]:
+        call = self._describe(node)
+        op = cast("OpOverload", node.target)
+        packet = functional_op(op)
+        rule = self._rule(op, packet)
+        outputs = None if rule is None else _obey(rule, call, args, kwargs)
+        if outputs is None:
+            outputs = self._refuse(call, (args, tuple(kwargs.values())))
+        call.rest_are_numbers()
+        step = Step(op, packet, rule, call, args, kwargs, outputs, node)
+        self.solution.steps.append(step)
+        return outputs
+
+    def _rule(self, op: OpOverload, packet: OpOverloadPacket | None) -> Rule | None:
+        """The rule of the overload, of the op, or the element-wise one."""
+        if packet is None:
+            return self.rules.get(op)
+        overloads = [getattr(packet, name) for name in packet.overloads()]
+        pointwise = any(torch.Tag.pointwise in overload.tags for overload in overloads)
+        default = elementwise if pointwise else None
+        return self.rules.get(op) or self.rules.get(packet, default)
+
+    def _refuse(self, call: Call, arguments: object) -> tuple[Value, ...]:
+        fix = (
+            f"Teach it with `rules={{torch.ops.{call.where.op}: rule}}`, or leave "
+            "these layers out with `freeze=[...]`."
+        )
+        outputs = tuple(Value(call.fresh(*shape)) for shape in call.shapes)
+        reason = Frozen(
+            "no rule says how this form of op maps channels", call.where, fix
+        )
+        self._freeze_all([*_values(arguments), *outputs], reason)
+        return outputs
+
+    def _describe(self, node: fx.Node) -> Call:
+        shapes = tuple(tuple(result.shape) for result in _tensors(node.meta["val"]))
+        solution = self.solution
+        return Call(where(node), shapes, solution.algebra, solution.facts, labels(node))
+
+    def _remember_token(self, node: fx.Node, value: object) -> None:
+        name = token(node)
+        if name is not None and isinstance(value, Value):
+            self.solution.tokens[name] = value
+
+    def _fresh(self, tensor: Tensor) -> Axes:
+        return tuple(self.solution.algebra.fresh(length) for length in tensor.shape)
+
+    def _freeze_all(self, values: Iterable[Value], reason: Frozen) -> None:
+        for value in values:
+            for axis in value.axes:
+                self.solution.algebra.freeze(axis, reason)
+
+
+def where(node: fx.Node) -> Where:
+    """Where in the user's code a node comes from."""
+    stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
+    op = re.sub(r"\.(default|Tensor|int|dim)$", "", str(node.target))
+    return Where(op, stack[-1][0], _line(node.meta.get("stack_trace") or ""))
+
+
+def functional_op(target: object) -> OpOverloadPacket | None:
+    """The op a node calls; for `add_` the `add` it does in place."""
+    if not isinstance(target, OpOverload):
+        return None
+    packet = target.overloadpacket
+    name = packet.__name__
+    if name.endswith("_") and not name.endswith("__"):
+        return getattr(getattr(torch.ops, target.namespace), name[:-1], packet)
+    return packet
+
+
+def _obey(
+    rule: Rule, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Value, ...] | None:
+    """What the rule says; nothing when it does not know this form of the op."""
+    try:
+        return _as_values(rule(call, *args, **kwargs), len(call.shapes))
+    except (TypeError, ValueError, IndexError):
+        return None
+
+
+def _as_values(result: Axes | list[Axes], outputs: int) -> tuple[Value, ...]:
+    """A list has the axes of each output; a tuple those that all of them share."""
+    each = result if isinstance(result, list) else [result] * outputs
+    return tuple(map(Value, each))
+
+
+def _tensors(results: object) -> list[Tensor]:
+    if isinstance(results, Tensor):
+        return [results]
+    if isinstance(results, tuple | list):
+        return [result for result in results if isinstance(result, Tensor)]
+    return []
+
+
+def _values(tree: object) -> list[Value]:
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, tuple | list):
+        return [value for leaf in tree for value in _values(leaf)]
+    if isinstance(tree, dict):
+        return _values(list(tree.values()))
+    return []
+
+
+def _line(stack_trace: str) -> str:
+    """The innermost line of the user's own code, as `file.py:12: code`."""
+    frames = re.findall(r'File "(.+?)", line (\d+), in .+\n\s*(.+)', stack_trace)
+    users = [frame for frame in frames if "/torch/nn/" not in frame[0]] or frames
+    return f"{Path(users[-1][0]).name}:{users[-1][1]}: {users[-1][2]}" if users else ""

@@ -1,0 +1,183 @@
+"""Rules for ops that multiply and add: linear maps, convolutions, matrix products."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+
+from diffprune._graph.axes import size
+from diffprune._graph.ops.types import Anything, Op, Rule
+from diffprune._graph.rule_api import SPATIAL, Axes, Call, Value
+
+aten = torch.ops.aten
+
+
+def linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Axes:
+    """y[..., o] = sum_i x[..., i] w[o, i] + b[o]."""
+    call.contract(x, -1, weight, -1)
+    out = (*x.axes[:-1], *weight.axes[:-1])
+    call.match(out[-1], bias)
+    call.multiply_adds(*out, x.axes[-1])
+    return out
+
+
+def bilinear(
+    call: Call, x: Value, y: Value, weight: Value, bias: Value | None = None
+) -> Axes:
+    """z[..., o] = sum_ij x[..., i] w[o, i, j] y[..., j] + b[o]."""
+    call.contract(x, -1, weight, 1)
+    call.contract(y, -1, weight, 2)
+    out = (*x.axes[:-1], weight.axes[0])
+    call.match(out[-1], bias)
+    call.multiply_adds(*out, x.axes[-1], y.axes[-1])
+    return out
+
+
+def conv(
+    call: Call,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Anything = 1,
+    padding: Anything = 0,
+    dilation: Anything = 1,
+    groups: int = 1,
+) -> Axes:
+    """y[n, (g o), ...] = sum_i x[n, (g i), ...] * w[(g o), i, ...] + b[(g o)]."""
+    del stride, padding, dilation
+    batch = x.axes[: -len(weight.axes) + 1]
+    channel = len(batch)
+    group, inputs = call.split(x.axes[channel], [groups, weight.shape[1]])
+    if groups > 1:
+        outputs = call.split(weight.axes[0], [groups, weight.shape[0] // groups])
+        call.unify(group, outputs[0])
+        call.require(groups, group, last=True)
+    call.contract(x, channel, weight, 1, part=inputs)
+    out = (*batch, weight.axes[0], *_window(call, x, weight, channel))
+    call.match(out[channel], bias)
+    call.multiply_adds(*out, inputs, *weight.axes[2:])
+    return out
+
+
+def conv_transpose(
+    call: Call,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Anything = 1,
+    padding: Anything = 0,
+    output_padding: Anything = 0,
+    groups: int = 1,
+    dilation: Anything = 1,
+) -> Axes:
+    """y[n, (g o), ...] = sum_i x[n, (g i), ...] * w[(g i), o, ...] + b[(g o)]."""
+    del stride, padding, output_padding, dilation
+    batch = x.axes[: -len(weight.axes) + 1]
+    channel = len(batch)
+    group, _ = call.split(x.axes[channel], [groups, weight.shape[0] // groups])
+    call.contract(x, channel, weight, 0)
+    if groups > 1:
+        call.require(groups, group, last=True)
+    outputs = (*group, *weight.axes[1])
+    call.match(outputs, bias)
+    call.multiply_adds(*x.axes, weight.axes[1], *weight.axes[2:])
+    return (*batch, outputs, *_window(call, x, weight, channel))
+
+
+def _window(call: Call, x: Value, weight: Value, channel: int) -> Axes:
+    """Spatial axes of the output; a window slides over those of the input."""
+    for axis in (*x.axes[channel + 1 :], *weight.axes[2:]):
+        call.freeze(axis, SPATIAL)
+    return call.frozen(SPATIAL, *call.shape[channel + 1 :])
+
+
+def matmul(call: Call, x: Value, y: Value) -> Axes:
+    """z[..., n, m] = sum_k x[..., n, k] y[..., k, m], leading axes broadcast."""
+    inner = -1 if len(y.axes) == 1 else -2
+    call.contract(x, -1, y, inner)
+    rows = x.axes[-2:-1]
+    columns = () if len(y.axes) == 1 else y.axes[-1:]
+    kept = len(call.shape) - len(rows) - len(columns)
+    batch = _batch(call, call.shape[:kept], (x.axes[:-2], y.axes[:-2]))
+    out = (*batch, *rows, *columns)
+    call.multiply_adds(*out, x.axes[-1])
+    if x.name is None and y.name is None and len(batch) > 1:
+        call.facts.heads.append(batch[-1])
+        call.facts.inside_heads.extend((x.axes[-1], *columns))
+    return out
+
+
+def _batch(call: Call, shape: Sequence[int], operands: Sequence[Axes]) -> Axes:
+    out = call.fresh(*shape)
+    for axes in operands:
+        for dim in range(-len(axes), 0):
+            if axes[dim] and size(axes[dim]) == shape[dim]:
+                call.unify(out[dim], axes[dim])
+    return out
+
+
+def addmm(call: Call, bias: Value, x: Value, y: Value, **_scales: Anything) -> Axes:
+    """z[n, m] = b[m] + sum_k x[n, k] y[k, m]."""
+    out = matmul(call, x, y)
+    return call.broadcast([Value(out), bias])
+
+
+def outer(call: Call, x: Value, y: Value) -> Axes:
+    """z[n, m] = x[n] y[m]."""
+    del call
+    return (*x.axes, *y.axes)
+
+
+def einsum(
+    call: Call, equation: str, operands: Sequence[Value], **_path: Anything
+) -> Axes:
+    """Each letter is one axis; a letter missing on the right is summed over."""
+    left, _, right = equation.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if "." in equation or not right or any(len(set(t)) < len(t) for t in terms):
+        why = "this form of einsum is not followed"
+        for axis in (axis for operand in operands for axis in operand.axes):
+            call.freeze(axis, why, "Name each axis.")
+        return call.frozen(why, *call.shape)
+    places = _places(terms, operands)
+    for letter, same in places.items():
+        (x, dim), *others = same
+        if letter not in right and not others:
+            call.reduce(x, dim)
+        for y, other in others:
+            if letter in right:
+                call.unify(x.axes[dim], y.axes[other])
+            else:
+                call.contract(x, dim, y, other)
+    axes = {letter: same[0][0].axes[same[0][1]] for letter, same in places.items()}
+    call.multiply_adds(*axes.values())
+    return tuple(axes[letter] for letter in right)
+
+
+def _places(
+    terms: Sequence[str], operands: Sequence[Value]
+) -> dict[str, list[tuple[Value, int]]]:
+    """Where each letter stands; a broadcast axis of length one does not count."""
+    places: dict[str, list[tuple[Value, int]]] = {}
+    for term, operand in zip(terms, operands, strict=True):
+        for dim, letter in enumerate(term):
+            places.setdefault(letter, []).append((operand, dim))
+    return {
+        letter: [(x, dim) for x, dim in same if x.axes[dim]] or same[:1]
+        for letter, same in places.items()
+    }
+
+
+RULES: Final[Mapping[Op, Rule]] = {
+    aten.linear: linear,
+    aten.bilinear: bilinear,
+    **dict.fromkeys((aten.conv1d, aten.conv2d, aten.conv3d), conv),
+    **dict.fromkeys(
+        (aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d),
+        conv_transpose,
+    ),
+    **dict.fromkeys((aten.matmul, aten.bmm, aten.mm, aten.mv, aten.dot), matmul),
+    **dict.fromkeys((aten.addmm, aten.baddbmm), addmm),
+    **dict.fromkeys((aten.outer, aten.ger), outer),
+    aten.einsum: einsum,
+}

@@ -1,0 +1,198 @@
+"""Rules for ops that pick parts of an axis: slices, splits, look-ups."""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final
+
+import torch
+
+from diffprune._graph.axes import Axis, size
+from diffprune._graph.ops.types import Anything, Op, Rule
+from diffprune._graph.rule_api import Axes, Call, Value
+
+aten = torch.ops.aten
+_PICKED = "single elements of it are picked by their position"
+
+
+def _replace(x: Value, dim: int, axis: Axis) -> Axes:
+    axes = list(x.axes)
+    axes[dim] = axis
+    return tuple(axes)
+
+
+def _range(length: int, start: int | None, end: int | None) -> tuple[int, int]:
+    first, last, _ = slice(start, end).indices(length)
+    return first, max(first, last)
+
+
+def slice_(
+    call: Call,
+    x: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Axes:
+    """Elements `start` to `end` of one axis."""
+    length = x.shape[dim]
+    first, last = _range(length, start, end)
+    if last - first == length and step == 1:
+        return x.axes
+    if step != 1 or last == first:
+        call.freeze(x.axes[dim], _PICKED)
+        return _replace(x, dim, *call.frozen(_PICKED, call.shape[dim]))
+    bounds = [0, *sorted({first, last} - {0, length}), length]
+    lengths = [after - before for before, after in pairwise(bounds)]
+    segments = call.cut(x.axes[dim], lengths)
+    chosen = bounds.index(first)
+    _require_bounds(call, segments, chosen, (start, end))
+    return _replace(x, dim, segments[chosen])
+
+
+def _require_bounds(
+    call: Call, segments: Axes, chosen: int, bounds: tuple[int | None, int | None]
+) -> None:
+    """Both ends of a slice must move with the widths before and inside it."""
+    start, end = bounds
+    before = segments[:chosen]
+    inside = segments[: chosen + 1]
+    for bound, parts in ((start, before), (end, inside)):
+        if bound is None or not parts or bound >= sum(map(size, segments)):
+            continue
+        if bound < 0:
+            parts = segments[len(parts) :]  # noqa: PLW2901 - counted from the other end
+        if len(parts) == 1:
+            call.require(bound, parts[0])
+        else:
+            for part in parts:
+                call.freeze(part, f"the position {bound} in a slice fixes its width")
+
+
+def narrow(call: Call, x: Value, dim: int, start: int | Value, length: int) -> Axes:
+    """`length` elements of one axis from `start`."""
+    if isinstance(start, Value):
+        call.freeze(x.axes[dim], _PICKED)
+        return _replace(x, dim, *call.frozen(_PICKED, length))
+    before, after = start, x.shape[dim] - start - length
+    lengths = [n for n in (before, length, after) if n]
+    segments = call.cut(x.axes[dim], lengths)
+    if before:
+        call.require(start, segments[0])
+    call.require(length, segments[1 if before else 0])
+    return _replace(x, dim, segments[1 if before else 0])
+
+
+def select(call: Call, x: Value, dim: int, index: int) -> Axes:
+    """One element of an axis; the axis is gone."""
+    del index
+    call.freeze(x.axes[dim], _PICKED)
+    dim %= len(x.axes)
+    return (*x.axes[:dim], *x.axes[dim + 1 :])
+
+
+def unbind(call: Call, x: Value, dim: int = 0) -> list[Axes]:
+    """Every element of an axis by itself."""
+    return [select(call, x, dim, 0)] * x.shape[dim]
+
+
+def split(call: Call, x: Value, length: int, dim: int = 0) -> list[Axes]:
+    """Segments of one length."""
+    segments = _equal_segments(call, x, dim)
+    call.require(length, segments[0])
+    return [_replace(x, dim, segment) for segment in segments]
+
+
+def chunk(call: Call, x: Value, chunks: int, dim: int = 0) -> list[Axes]:
+    """A number of equal segments."""
+    del chunks
+    return [_replace(x, dim, segment) for segment in _equal_segments(call, x, dim)]
+
+
+def tensor_split(
+    call: Call, x: Value, where: int | Sequence[int], dim: int = 0
+) -> list[Axes]:
+    """A number of equal segments, or segments between given positions."""
+    if isinstance(where, int):
+        return chunk(call, x, where, dim)
+    lengths = [shape[dim] for shape in call.shapes]
+    segments = call.cut(x.axes[dim], lengths)
+    call.require(where[0], segments[0])
+    for segment in segments[1 : len(where)]:
+        call.freeze(segment, "the positions it is split at fix its width")
+    return [_replace(x, dim, segment) for segment in segments]
+
+
+def _equal_segments(call: Call, x: Value, dim: int) -> Axes:
+    lengths = [shape[dim] for shape in call.shapes]
+    segments = call.cut(x.axes[dim], lengths)
+    for segment in segments[1:]:
+        if size(segment) == size(segments[0]):
+            call.unify(segments[0], segment)
+        else:
+            call.freeze(x.axes[dim], "split into unequal parts")
+    return segments
+
+
+def split_with_sizes(
+    call: Call, x: Value, lengths: Sequence[int], dim: int = 0
+) -> list[Axes]:
+    """Segments of given lengths."""
+    segments = call.cut(x.axes[dim], lengths)
+    for length, segment in zip(lengths, segments, strict=True):
+        call.require(length, segment)
+    return [_replace(x, dim, segment) for segment in segments]
+
+
+def embedding(call: Call, weight: Value, indices: Value, *_options: Anything) -> Axes:
+    """y[..., d] = w[x[...], d]."""
+    call.freeze(weight.axes[0], "its rows are looked up by number")
+    return (*indices.axes, weight.axes[1])
+
+
+def index_select(call: Call, x: Value, dim: int, index: Value) -> Axes:
+    """Elements of one axis, by number."""
+    call.freeze(x.axes[dim], _PICKED)
+    return _replace(x, dim, index.axes[0] if index.axes else ())
+
+
+def index(call: Call, x: Value, indices: Sequence[Value | None]) -> Axes:
+    """Elements picked by tensors of positions; axes without one stay."""
+    indexed = [dim for dim, picks in enumerate(indices) if picks is not None]
+    for dim in indexed:
+        call.freeze(x.axes[dim], _PICKED)
+    kept = [dim for dim in range(len(x.axes)) if dim not in indexed]
+    adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
+    out = list(call.fresh(*call.shape))
+    added = len(out) - len(kept)
+    first = indexed[0] if adjacent else 0
+    places = [i for i in range(len(out)) if not first <= i < first + added]
+    for place, dim in zip(places, kept, strict=True):
+        out[place] = x.axes[dim]
+    for place in set(range(len(out))) - set(places):
+        call.freeze(out[place], _PICKED)
+    return tuple(out)
+
+
+def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -> Axes:
+    """Elements along one axis, other picks for every position of the others."""
+    call.freeze(x.axes[dim], _PICKED)
+    for d, axis in enumerate(picks.axes):
+        if d != dim % len(x.axes) and size(axis) == size(x.axes[d]):
+            call.unify(axis, x.axes[d])
+    return picks.axes
+
+
+RULES: Final[Mapping[Op, Rule]] = {
+    aten.slice: slice_,
+    aten.narrow: narrow,
+    aten.select: select,
+    aten.unbind: unbind,
+    aten.split: split,
+    aten.chunk: chunk,
+    aten.tensor_split: tensor_split,
+    aten.split_with_sizes: split_with_sizes,
+    aten.embedding: embedding,
+    aten.index_select: index_select,
+    aten.index: index,
+    aten.gather: gather,
+}

@@ -1,0 +1,68 @@
+"""Rules for element-wise ops: same axis in, same axis out.
+
+Every op that ATen tags as pointwise is covered without being named; the table holds
+only those without the tag.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import torch
+
+from diffprune._graph.ops.types import Anything, Op, Rule
+from diffprune._graph.rule_api import Axes, Call, Value
+
+aten = torch.ops.aten
+
+
+def elementwise(call: Call, *args: Anything, **kwargs: Anything) -> Axes:
+    """y[i] = f(a[i], b[i], ...), operands broadcast against each other."""
+    operands = [x for x in (*args, *kwargs.values()) if isinstance(x, Value)]
+    return call.broadcast(operands)
+
+
+def same(call: Call, x: Value, *_args: Anything, **_kwargs: Anything) -> Axes:
+    """Same values, or a random part of them: dropout, copies, casts."""
+    del call
+    return x.axes
+
+
+def prelu(call: Call, x: Value, weight: Value) -> Axes:
+    """y[n, c, ...] = max(0, x) + weight[c] * min(0, x)."""
+    if weight.axes[0] and len(x.axes) > 1:
+        call.match(x.axes[1], weight)
+    return x.axes
+
+
+def glu(call: Call, x: Value, dim: int = -1) -> Axes:
+    """First half of an axis times the sigmoid of the second."""
+    half = call.shape[dim]
+    first, second = call.cut(x.axes[dim], [half, half])
+    call.unify(first, second)
+    axes = list(x.axes)
+    axes[dim] = first
+    return tuple(axes)
+
+
+_SAME = (
+    aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout,
+    aten.native_dropout, aten.clone, aten.contiguous, aten.detach, aten.detach_,
+    aten.alias, aten.to, aten._to_copy, aten.type_as, aten.lift_fresh_copy,
+    aten.zeros_like, aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like,
+    aten.randn_like, aten.fill, aten.zero, aten.bernoulli, aten.rrelu, aten.nan_to_num,
+    aten._assert_tensor_metadata,
+)  # fmt: skip
+_ELEMENTWISE = (
+    aten.relu6, aten.selu, aten.mish, aten.hardswish, aten.hardsigmoid, aten.softplus,
+    aten.log_sigmoid, aten.threshold, aten.gelu, aten.silu, aten.elu, aten.celu,
+    aten.hardtanh, aten.leaky_relu, aten.square, aten.hardshrink, aten.softshrink,
+    aten.where, aten.masked_fill, aten.copy, aten.addcmul, aten.addcdiv, aten.lerp,
+    aten.rsub, aten.true_divide, aten.div, aten.fmod, aten.remainder,
+)  # fmt: skip
+
+RULES: Final[Mapping[Op, Rule]] = {
+    **dict.fromkeys(_SAME, same),
+    **dict.fromkeys(_ELEMENTWISE, elementwise),
+    aten.prelu: prelu,
+    aten.glu: glu,
+}

@@ -1,0 +1,107 @@
+"""Rules for fused recurrent layers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+
+from diffprune._graph.axes import Axis, Cat, size
+from diffprune._graph.ops.types import Anything, Op, Rule
+from diffprune._graph.rule_api import Axes, Call, Value
+
+aten = torch.ops.aten
+
+
+def lstm(
+    call: Call,
+    x: Value,
+    states: Sequence[Value],
+    weights: Sequence[Value],
+    *flags: Anything,
+) -> list[Axes]:
+    """Four gates per unit; hidden and cell states share the units."""
+    for state in states[1:]:
+        call.unify(states[0].axes[-1], state.axes[-1])
+    out, hidden = _layers(call, x, states[0], weights, flags)
+    return [out, hidden, hidden]
+
+
+def gru(
+    call: Call, x: Value, state: Value, weights: Sequence[Value], *flags: Anything
+) -> list[Axes]:
+    """Three gates per unit; a plain recurrent layer has one."""
+    out, hidden = _layers(call, x, state, weights, flags)
+    return [out, hidden]
+
+
+def lstm_cell(
+    call: Call, x: Value, states: Sequence[Value], *weights: Value | None
+) -> list[Axes]:
+    """One step of `lstm`."""
+    call.unify(states[0].axes[-1], states[1].axes[-1])
+    return [cell(call, x, states[0], *weights)] * 2
+
+
+def cell(call: Call, x: Value, state: Value, *weights: Value | None) -> Axes:
+    """One step of the others: the state goes in and comes out."""
+    given = [weight for weight in weights if weight is not None]
+    _cell(call, x, state.axes[-1], given)
+    return state.axes
+
+
+def _layers(
+    call: Call,
+    x: Value,
+    state: Value,
+    weights: Sequence[Value],
+    flags: Sequence[Anything],
+) -> tuple[Axes, Axes]:
+    """All layers and directions have one hidden size, so they share their units."""
+    has_bias, _layers_count, _dropout, _train, bidirectional, batch_first = flags[:6]
+    call.freeze(x.axes[1 if batch_first else 0], "a recurrent layer walks along it")
+    units = state.axes[-1]
+    per_cell = 4 if has_bias else 2
+    if len(weights) % per_cell or state.shape[-1] != weights[1].shape[-1]:
+        return _refuse(call, x, state, weights)
+    inputs, directions = x, 2 if bidirectional else 1
+    for start in range(0, len(weights), per_cell * directions):
+        layer = weights[start : start + per_cell * directions]
+        for first in range(0, len(layer), per_cell):
+            _cell(call, inputs, units, layer[first : first + per_cell])
+        both: Axis = (Cat((units,) * 2),) if bidirectional else units
+        inputs = Value((*x.axes[:-1], call.algebra.resolve(both)))
+    return inputs.axes, state.axes
+
+
+def _cell(call: Call, x: Value, units: Axis, weights: Sequence[Value]) -> None:
+    """gates[(g u)] = w_ih[(g u), i] x[i] + w_hh[(g u), u] h[u] + biases[(g u)]."""
+    from_input, from_hidden, *biases = weights
+    gates = from_input.shape[0] // size(units)
+    (position,) = call.fresh(gates)
+    call.freeze(position, "the gates of a recurrent layer")
+    rows = (*position, *units)
+    call.unify(rows, from_input.axes[0])
+    call.unify(rows, from_hidden.axes[0])
+    call.match(rows, *biases)
+    call.contract(x, -1, from_input, 1)
+    call.contract(Value((units,)), 0, from_hidden, 1)
+    steps = x.axes[:-1]
+    call.multiply_adds(*steps, rows, x.axes[-1])
+    call.multiply_adds(*steps, rows, units)
+
+
+def _refuse(
+    call: Call, x: Value, state: Value, weights: Sequence[Value]
+) -> tuple[Axes, Axes]:
+    why = "recurrent layers with projections are not followed"
+    for axis in (axis for value in (x, state, *weights) for axis in value.axes):
+        call.freeze(axis, why)
+    return call.frozen(why, *call.shape), state.axes
+
+
+RULES: Final[Mapping[Op, Rule]] = {
+    aten.lstm: lstm,
+    **dict.fromkeys((aten.gru, aten.rnn_tanh, aten.rnn_relu), gru),
+    aten.lstm_cell: lstm_cell,
+    **dict.fromkeys((aten.gru_cell, aten.rnn_tanh_cell, aten.rnn_relu_cell), cell),
+}

@@ -1,0 +1,98 @@
+"""Rules for ops that reduce axes away."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+
+from diffprune._graph.ops.types import Anything, Op, Rule
+from diffprune._graph.rule_api import Axes, Call, Value
+
+aten = torch.ops.aten
+
+
+def _dims(x: Value, dim: int | Sequence[int] | None) -> list[int]:
+    if dim is None or dim == []:
+        return list(range(len(x.axes)))
+    return [d % len(x.axes) for d in ([dim] if isinstance(dim, int) else dim)]
+
+
+def _without(x: Value, dims: Sequence[int], *, keepdim: bool) -> Axes:
+    if keepdim:
+        return tuple(() if d in dims else axis for d, axis in enumerate(x.axes))
+    return tuple(axis for d, axis in enumerate(x.axes) if d not in dims)
+
+
+def total(
+    call: Call,
+    x: Value,
+    dim: Anything = None,
+    keepdim: bool = False,
+    **_more: Anything,
+) -> Axes:
+    """Sum over axes: what is zero adds nothing."""
+    dims = _dims(x, dim)
+    for d in dims:
+        call.reduce(x, d)
+    return _without(x, dims, keepdim=keepdim)
+
+
+def norm(
+    call: Call,
+    x: Value,
+    order: Anything = 2,
+    dim: Anything = None,
+    keepdim: bool = False,
+    **_more: Anything,
+) -> Axes:
+    """Norm over axes: what is zero adds nothing, for positive orders."""
+    if not isinstance(order, int | float) or order <= 0:
+        return statistic(call, x, dim, keepdim)
+    return total(call, x, dim, keepdim)
+
+
+def statistic(
+    call: Call, x: Value, dim: Anything = None, *args: Anything, **kwargs: Anything
+) -> Axes:
+    """Mean, variance, extremum: depends on how many elements there are."""
+    if isinstance(dim, bool):
+        dim = None
+    dims = _dims(x, dim)
+    for d in dims:
+        call.freeze(x.axes[d], "a statistic is taken over it")
+    kept = kwargs.get("keepdim", len(call.shape) == len(x.axes))
+    del args
+    return _without(x, dims, keepdim=bool(kept))
+
+
+def extremum(
+    call: Call, x: Value, dim: Anything = None, *args: Anything, **kwargs: Anything
+) -> Axes:
+    """`max` and `min`: of two tensors, of everything, or along one axis."""
+    if isinstance(dim, Value):
+        return call.broadcast([x, dim])
+    return statistic(call, x, dim, *args, **kwargs)
+
+
+def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> Axes:
+    """The largest elements along an axis, with their positions."""
+    why = "its elements are compared"
+    call.freeze(x.axes[dim], why)
+    axes = list(x.axes)
+    (axes[dim],) = call.frozen(why, call.shape[dim])
+    return tuple(axes)
+
+
+_STATISTICS = (
+    aten.mean, aten.var, aten.std, aten.amax, aten.amin, aten.argmax, aten.argmin,
+    aten.logsumexp, aten.prod, aten.all, aten.any, aten.median, aten.var_mean,
+    aten.std_mean, aten.aminmax,
+)  # fmt: skip
+
+RULES: Final[Mapping[Op, Rule]] = {
+    aten.sum: total,
+    **dict.fromkeys((aten.linalg_vector_norm, aten.norm), norm),
+    **dict.fromkeys(_STATISTICS, statistic),
+    **dict.fromkeys((aten.max, aten.min), extremum),
+    aten.topk: topk,
+}

@@ -1,0 +1,84 @@
+"""Rules for ops on images and sequences that treat every channel alike."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+
+from diffprune._graph.axes import size
+from diffprune._graph.ops.types import Anything, Op, Rule
+from diffprune._graph.rule_api import SPATIAL, Axes, Axis, Call, Value
+
+aten = torch.ops.aten
+_RANK: Final = re.compile(r"([123])d")
+
+
+def resample(call: Call, x: Value, *_args: Anything, **_more: Anything) -> Axes:
+    """Pooling, interpolation: new spatial axes, channels as they were."""
+    first_spatial = len(x.axes) - int(_RANK.findall(call.where.op)[0])
+    for axis in x.axes[first_spatial:]:
+        call.freeze(axis, SPATIAL)
+    spatial = call.frozen(SPATIAL, *call.shape[first_spatial:])
+    return (*x.axes[:first_spatial], *spatial)
+
+
+def pad(
+    call: Call, x: Value, amounts: Sequence[int], *_args: Anything, **_more: Anything
+) -> Axes:
+    """Elements added at the ends of the last axes."""
+    out = list[Axis](x.axes)
+    for i in range(len(amounts) // 2):
+        dim = len(out) - 1 - i
+        before, after = amounts[2 * i], amounts[2 * i + 1]
+        if before or after:
+            call.freeze(out[dim], SPATIAL)
+            (out[dim],) = call.frozen(SPATIAL, size(out[dim]) + before + after)
+    return tuple(out)
+
+
+def grid_sample(call: Call, x: Value, grid: Value, *_args: Anything) -> Axes:
+    """Pixels looked up at computed places; channels as they were."""
+    for axis in x.axes[2:]:
+        call.freeze(axis, SPATIAL)
+    call.unify(x.axes[0], grid.axes[0])
+    return (*x.axes[:2], *grid.axes[1:-1])
+
+
+def affine_grid(
+    call: Call, transforms: Value, shape: Sequence[int], *_args: Anything
+) -> Axes:
+    """Places to look pixels up at; how many channels the image has does not matter."""
+    call.require(shape[0], transforms.axes[0])
+    call.integers.clear()
+    for axis in transforms.axes[1:]:
+        call.freeze(axis, SPATIAL)
+    return (transforms.axes[0], *call.frozen(SPATIAL, *call.shape[1:]))
+
+
+def unfold(call: Call, x: Value, kernel: Sequence[int], *_args: Anything) -> Axes:
+    """y[n, (c k l), p] = patches of x[n, c, h, w]."""
+    for axis in x.axes[2:]:
+        call.freeze(axis, SPATIAL)
+    rows, columns, places = call.frozen(SPATIAL, *kernel, call.shape[-1])
+    return (x.axes[0], (*x.axes[1], *rows, *columns), places)
+
+
+_RESAMPLE = (
+    aten.max_pool1d, aten.max_pool2d, aten.max_pool3d, aten.avg_pool1d, aten.avg_pool2d,
+    aten.avg_pool3d, aten.adaptive_avg_pool1d, aten.adaptive_avg_pool2d,
+    aten.adaptive_avg_pool3d, aten.upsample_nearest1d, aten.upsample_nearest2d,
+    aten.upsample_nearest3d, aten.upsample_linear1d, aten.upsample_bilinear2d,
+    aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_nearest_exact1d,
+    aten._upsample_nearest_exact2d, aten._upsample_bilinear2d_aa,
+    aten._upsample_bicubic2d_aa, aten.adaptive_max_pool1d, aten.adaptive_max_pool2d,
+    aten.adaptive_max_pool3d, aten.max_pool1d_with_indices,
+    aten.max_pool2d_with_indices, aten.max_pool3d_with_indices,
+)  # fmt: skip
+RULES: Final[Mapping[Op, Rule]] = {
+    **dict.fromkeys(_RESAMPLE, resample),
+    **dict.fromkeys((aten.pad, aten.constant_pad_nd), pad),
+    aten.grid_sampler: grid_sample,
+    aten.affine_grid_generator: affine_grid,
+    aten.im2col: unfold,
+}

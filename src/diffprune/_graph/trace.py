@@ -1,0 +1,183 @@
+"""One execution of a model as a graph of ATen calls. Knows nothing of axes.
+
+Traces with `torch.export` (non-strict): high-level ops, parameters by name, shapes and
+module paths on every node, and the origin of integers from `sizes`.
+"""
+
+import logging
+import warnings
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, fx, nn
+from torch._dynamo.eval_frame import OptimizedModule
+from torch.export.graph_signature import InputKind
+from torch.func import functional_call
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import UninitializedParameter
+
+from diffprune._graph.int_tracking import tracked_sizes
+from diffprune._graph.tracked_int import SizeLog
+from diffprune.errors import ArgumentError, TraceError
+
+ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A graph, which placeholders are parameters or buffers, and how ints were used."""
+
+    graph: fx.Graph
+    owner: fx.GraphModule
+    tensor_names: Mapping[str, str]
+    sizes: SizeLog
+
+    @property
+    def read(self) -> frozenset[str]:
+        """Names of the parameters and buffers that some op reads."""
+        used = (node for node in self._tensors() if node.users)
+        return frozenset(self.tensor_names[node.name] for node in used)
+
+    @property
+    def devices(self) -> frozenset[torch.device]:
+        """Where the parameters and buffers of the model are."""
+        return frozenset(node.meta["val"].device for node in self._tensors())
+
+    def _tensors(self) -> Iterator[fx.Node]:
+        for node in self.graph.nodes:
+            if node.op == "placeholder" and node.name in self.tensor_names:
+                yield node
+
+
+def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments for the model."""
+    if isinstance(inputs, Mapping):
+        return (), dict(inputs)
+    return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
+
+
+@contextmanager
+def mode(model: nn.Module, *, training: bool) -> Generator[None]:
+    """Put every module in train or eval mode, and back as it was."""
+    before = {module: module.training for module in model.modules()}
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, was_training in before.items():
+            module.training = was_training
+
+
+def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
+    """Trace in eval mode; in train mode too when that reads other parameters.
+
+    An auxiliary head that only runs in training ties its width to the trunk's, and
+    would be missed otherwise.
+
+    Raises:
+        ArgumentError: If the model is wrapped, unmaterialised, or rejects the inputs.
+        TraceError: If its control flow depends on values.
+    """
+    check_plain(model)
+    traces = (_trace(model, inputs, training=False),)
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    read = {parameters.get(name) for name in traces[0].read}  # a tied one by any name
+    if not read.issuperset(parameters.values()):
+        # What only runs in training may branch at random there; it is then unread, and
+        # its own parameters stay whole.
+        with suppress(TraceError):
+            traces = (*traces, _trace(model, inputs, training=True))
+    return traces
+
+
+def check_plain(model: nn.Module) -> None:
+    """Refuse wrappers and meta tensors, naming what to pass instead."""
+    if isinstance(model, DistributedDataParallel | nn.DataParallel):
+        raise ArgumentError(
+            f"the model is wrapped in {type(model).__name__}, which knows its shapes.\n"
+            "Pass the module inside it, `model.module`, and wrap the result again."
+        )
+    if isinstance(model, OptimizedModule):
+        raise ArgumentError(
+            "the model was made by `torch.compile`, whose code is for the old shapes.\n"
+            "Pass the module inside it, `model._orig_mod`, and compile the result."
+        )
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, UninitializedParameter):
+            raise ArgumentError(
+                f"`{name}` has no shape yet: its layer is lazy.\n"
+                "Call the model once on example inputs before looking for groups."
+            )
+    on_meta = [name for name, p in model.named_parameters() if p.is_meta]
+    if on_meta:
+        raise ArgumentError(
+            f"`{on_meta[0]}` is on the meta device and has no values to keep.\n"
+            "First give it some: `model.to_empty(device=...)`, then load the weights."
+        )
+
+
+def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
+    args, kwargs = call_arguments(inputs)
+    run = "train" if training else "eval"
+    try:
+        with (
+            mode(model, training=training),
+            tracked_sizes(model, run) as log,
+            quiet(),
+            torch.no_grad(),
+        ):
+            exported = torch.export.export(model, args, kwargs, strict=False)
+    except Exception as error:
+        raise _explain(model, args, kwargs, error) from error
+    return _read(exported, log)
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Say nothing about exporting, which nobody asked for; failures are explained."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
+
+
+def _read(exported: torch.export.ExportedProgram, log: SizeLog) -> Trace:
+    kinds = (InputKind.PARAMETER, InputKind.BUFFER)
+    names = {
+        spec.arg.name: str(spec.target)
+        for spec in exported.graph_signature.input_specs
+        if spec.kind in kinds
+    }
+    return Trace(exported.graph, exported.graph_module, names, log)
+
+
+def _explain(
+    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], failure: Exception
+) -> Exception:
+    """Say whether the inputs or the control flow is to blame."""
+    copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with mode(model, training=False), torch.no_grad():
+        try:
+            functional_call(model, copies, args, kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever the model raises is the news
+            return ArgumentError(
+                f"the model does not accept the example inputs: "
+                f"{type(error).__name__}: {error}\nPass a tensor, a tuple of "
+                "positional arguments, or a dict of keyword arguments that it takes."
+            )
+    return TraceError(
+        f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n"
+        "Its forward probably branches on the values of a tensor. Prune the submodules "
+        "that do not, with their own example inputs."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return next((line for line in str(error).splitlines() if line.strip()), repr(error))

@@ -1,0 +1,258 @@
+"""Choose what the gate of each group multiplies, and hook it up. Knows no training.
+
+A closed gate must make every sum over its group blind to the unit. Where a parameter is
+one factor of the sum, that parameter is gated. Where two activations meet (queries and
+keys), the gate goes to what produces one of them, after any normalisation.
+"""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
+from typing import TypeAlias, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from diffprune._core.types import Bool
+from diffprune._costs.network import Network
+from diffprune._graph import Groups, PruneGroup
+from diffprune._graph.axes import Atom, Axis, atoms
+from diffprune._graph.rule_api import Contraction, Value
+from diffprune._graph.trace import ExampleInputs
+from diffprune._graph.zeros import Spreading
+from diffprune._pruner.gate_sites import NAME, Factor, Gating, Place, Swap
+from diffprune._surgery.apply import named_tensors
+from diffprune.errors import ArgumentError
+from diffprune.gates import Gate
+
+Target: TypeAlias = tuple[str, int]
+Units: TypeAlias = Bool[Tensor, " units"]
+
+
+def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, Gate]) -> Gating:
+    """Gate a model in place.
+
+    Args:
+        model: Keeps its class and the names of its parameters.
+        groups: Its groups.
+        gates: A gate for each group to prune, by group name.
+    """
+    gating = Gating({key(name): gate for name, gate in gates.items()})
+    for name in gates:
+        for tensor, dim in targets(groups, groups[name]):
+            if key(tensor) not in gating.factors:
+                gating.factors[key(tensor)] = nn.ModuleList()
+            axis = groups.tensors[tensor][dim]
+            factor = Factor(key(name), dim, axis, groups[name].atom)
+            gating.factors[key(tensor)].append(factor)  # pyright: ignore[reportCallIssue] - a ModuleList
+    _home(model, gating).add_module(NAME, gating)
+    _hook_(model, groups, gating)
+    return gating
+
+
+def key(name: str) -> str:
+    """A name that a `ModuleDict` accepts."""
+    return name.replace(".", "/")
+
+
+@final
+class Attached:
+    """Gates that diffprune put on the groups of a model."""
+
+    def __init__(
+        self, model: nn.Module, groups: Groups, gates: Mapping[str, Gate]
+    ) -> None:
+        attach_(model, groups, gates)
+        self.units = {name: groups[name] for name in gates}
+
+    def gates(self, model: nn.Module) -> dict[str, Gate]:
+        """The gates of the model, or of a copy of it, by group name."""
+        return {name: gating_of(model).gate(key(name)) for name in self.units}
+
+    def network(
+        self, model: nn.Module, inputs: ExampleInputs, groups: Groups
+    ) -> Network:
+        """The model as it will be in use, without gates: what costs are about."""
+        plain = copy.deepcopy(model)
+        self.finish_(plain, groups)
+        return Network(plain, inputs, groups, [*self.units.values()])
+
+    def needed(
+        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
+    ) -> dict[Atom, Units]:
+        """Units that have to stay when these are closed for good."""
+        del model, groups
+        return {self.units[name].atom: ~units for name, units in closed.items()}
+
+    def unread(
+        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
+    ) -> dict[str, Units]:
+        """Nothing but what is closed: the units of different gates are different."""
+        del model, groups
+        return dict(closed)
+
+    def cut_(
+        self,
+        model: nn.Module,
+        groups: Groups,
+        needed: Mapping[Atom, Units],
+        closed: Mapping[str, Units],
+    ) -> dict[str, Units]:
+        """Forget units in the gates of the model; say which are left where."""
+        del groups, closed
+        kept = {name: needed[unit.atom] for name, unit in self.units.items()}
+        return keep_(self.gates(model), kept)
+
+    def refresh_(self, model: nn.Module, groups: Groups) -> None:
+        """Spread the gates anew, after the groups were resized."""
+        gating = gating_of(model)
+        for site in gating.factors:
+            for factor in gating.factors_of(site):
+                axis = groups.tensors[site.replace("/", ".")][factor.dim]
+                atom = self.units[factor.gate.replace("/", ".")].atom
+                factor.spread_(axis, atom)
+
+    @torch.no_grad()
+    def finish_(self, model: nn.Module, groups: Groups) -> None:
+        """Multiply the gates into the parameters and leave the model alone."""
+        del groups
+        # In eval mode: noise must not become a weight.
+        gating, tensors = gating_of(model).eval(), named_tensors(model)
+        for site in gating.factors:
+            parameter = tensors[site.replace("/", ".")]
+            parameter.copy_(gating.gated(gating.factors_of(site), parameter))
+        for handle in gating.handles:
+            handle.remove()
+        for module in model.modules():
+            module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
+
+
+def keep_(gates: Mapping[str, Gate], kept: Mapping[str, Units]) -> dict[str, Units]:
+    """Cut the gates that lose units; return what these keep."""
+    cut = {name: units for name, units in kept.items() if not units.all()}
+    for name, units in cut.items():
+        old = gates[name].logits
+        gates[name].keep_(units.to(old.device))
+        if old.grad is not None:  # gradients may be accumulating
+            gates[name].logits.grad = old.grad[units.to(old.device)]
+    return cut
+
+
+def gating_of(model: nn.Module) -> Gating:
+    """The gates that were attached to a model."""
+    for module in model.modules():
+        if isinstance(module, Gating):
+            return module
+    raise ArgumentError(
+        "the gates are gone: the layer that held them was replaced.\n"
+        "Change the model before making the pruner, not after."
+    )
+
+
+def _home(model: nn.Module, gating: Gating) -> nn.Module:
+    """A layer of the model for the gates to live in.
+
+    Not the model itself: it may be a container that calls all its children.
+    """
+    for site in gating.factors:
+        path = site.replace("/", ".").rpartition(".")[0]
+        layer = model.get_submodule(path.partition(".parametrizations")[0])
+        if not isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+            return layer
+    return model
+
+
+def targets(groups: Groups, group: PruneGroup) -> list[Target]:
+    """The parameters, with the dimension, that the gate of a group multiplies."""
+    solution, chosen, bare = groups.solution, dict[Target, None](), list[Contraction]()
+    for contraction in solution.facts.contractions:
+        if group.atom not in set(atoms(solution.algebra.resolve(contraction.axis))):
+            continue
+        named = [
+            (value.name, dim)
+            for value, dim in contraction.operands
+            if value.name in solution.parameter_names
+        ]
+        if named:
+            chosen[str(named[-1][0]), named[-1][1]] = None
+        else:
+            bare.append(contraction)
+    for contraction in bare:
+        chosen.update(dict.fromkeys(_upstream(groups, group, contraction, chosen)))
+    return list(chosen)
+
+
+def _upstream(
+    groups: Groups, group: PruneGroup, blind: Contraction, chosen: Iterable[Target]
+) -> set[Target]:
+    """Parameters to gate, the latest first, until a sum of activations is blind."""
+    gated = set(chosen)
+    for produced in [set[Target](), *_producers(groups, group)]:
+        gated |= produced
+        if _is_blind(groups, group, blind, gated):
+            return gated
+    raise AssertionError("a group that nothing can silence is never found")
+
+
+def _producers(groups: Groups, group: PruneGroup) -> list[set[Target]]:
+    unread = {(place.tensor, place.dim) for place in group.axes if not place.is_read}
+    found = [
+        {(v.name, dim) for v in step.inputs if v.name for dim in range(len(v.axes))}
+        for step in reversed(groups.solution.steps)
+    ]
+    return [targets & unread for targets in found if targets & unread]
+
+
+def _is_blind(
+    groups: Groups, group: PruneGroup, contraction: Contraction, gated: set[Target]
+) -> bool:
+    def evidence(name: str, dim: int, axis: Axis) -> Mapping[Atom, bool]:
+        return dict.fromkeys(atoms(axis), (name, dim) in gated)
+
+    silence = Spreading(groups.solution, evidence, lambda _: True)
+    operands = contraction.operands
+    return any(silence.along(v, dim).get(group.atom, False) for v, dim in operands)
+
+
+def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
+    places: dict[str, list[Place]] = {}
+    for site in gating.factors:
+        value = groups.solution.tensors[site.replace("/", ".")]
+        factors = gating.factors_of(site)
+        for name, other in groups.solution.tensors.items():
+            if other is value:
+                path, _, attribute = name.rpartition(".")
+                place = Place(model.get_submodule(path), attribute, factors)
+                places.setdefault(_runs_in(groups, value), []).append(place)
+    gating.handles = [
+        model.register_forward_pre_hook(gating.open_forward, prepend=True),
+        *(
+            handle
+            for path, found in places.items()
+            for handle in _around(model.get_submodule(path), Swap(gating, found))
+        ),
+        model.register_forward_hook(gating.close_forward, always_call=True),
+    ]
+
+
+def _around(module: nn.Module, swap: Swap) -> Sequence[RemovableHandle]:
+    return (
+        module.register_forward_pre_hook(swap.enter),
+        module.register_forward_hook(swap.leave, always_call=True),
+    )
+
+
+def _runs_in(groups: Groups, value: Value) -> str:
+    """The innermost module during whose forward a parameter is always fetched and used.
+
+    Its owner fetches it, and may be outside of where it is used (parametrizations).
+    """
+    used = [
+        step.call.where.module for step in groups.solution.steps if value in step.inputs
+    ]
+    tensors = groups.solution.tensors.items()
+    owners = [name.rpartition(".")[0] for name, other in tensors if other is value]
+    levels = zip(*(f".{path}".split(".") for path in used + owners), strict=False)
+    common = takewhile(lambda names: len(set(names)) == 1, levels)
+    return ".".join(names[0] for names in common).lstrip(".")

@@ -1,0 +1,128 @@
+"""Multiply the values of a placed gate into the parameters around it.
+
+Open values are positive, and a positive factor passes through reshaping, pooling and
+rectifiers: forwards into whatever reads the gate, or backwards into what feeds it.
+"""
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from diffprune._core.types import Float
+from diffprune._graph import Groups
+from diffprune._graph.axes import Axis, atoms
+from diffprune._graph.infer import Step
+from diffprune._graph.ops import contractions, normalisation, pointwise, shapes, spatial
+from diffprune._graph.rule_api import Value
+from diffprune._graph.silence import unit_numbers
+from diffprune._pruner.links import Link, axis_of
+from diffprune.gates import Gate
+
+Target: TypeAlias = tuple[str, int]
+
+aten = torch.ops.aten
+_TRANSPARENT: Final = {
+    shapes.reshape, shapes.flatten, shapes.unflatten, shapes.permute, shapes.transpose,
+    shapes.squeeze, shapes.unsqueeze, pointwise.same, spatial.resample,
+}  # fmt: skip
+_MAKERS: Final = {contractions.linear, contractions.conv, normalisation.batch_norm}
+_RECTIFIERS: Final = {aten.relu, aten.leaky_relu}
+
+
+@torch.no_grad()
+def absorb_(model: nn.Module, groups: Groups, link: Link, gate: Gate) -> bool:
+    """Let parameters do what the gate does; whether there are any that can."""
+    behind = axis_of(groups, link.out, link.dim)
+    values = gate.values() if gate.present is None else gate.values()[gate.present]
+    read = _readers(groups, link)
+    if read is not None:
+        _multiply_(model, groups, read, behind, values)
+        return True
+    before = axis_of(groups, link.x, link.dim)
+    fed = _feeders(groups, link)
+    if fed is not None and len(before) == 1:
+        scale = values.new_ones(before[0].size)
+        scale[... if gate.select is None else gate.select] = values
+        _multiply_(model, groups, fed, before, scale)
+        return True
+    return False
+
+
+def _multiply_(
+    model: nn.Module,
+    groups: Groups,
+    targets: list[Target],
+    axis: Axis,
+    values: Float[Tensor, " units"],
+) -> None:
+    (atom,) = atoms(axis)
+    for name, dim in targets:
+        parameter = model.get_parameter(name)
+        numbers = unit_numbers(groups.tensors[name][dim], atom).to(values.device)
+        factor = values[numbers.clamp(min=0)].where(numbers >= 0, 1.0)
+        parameter *= factor.view(-1, *(1,) * (parameter.ndim - dim - 1)).to(parameter)
+
+
+def _is_transparent(step: Step) -> bool:
+    return step.rule in _TRANSPARENT or step.packet in _RECTIFIERS
+
+
+def _readers(groups: Groups, link: Link) -> list[Target] | None:
+    """Parameters through which alone a gate is read; None if there are other ways."""
+    if len(axis_of(groups, link.out, link.dim)) != 1:
+        return None
+    found, reached = list[Target](), set(_outputs(groups, link))
+    for step in groups.solution.steps:
+        if not any(value in reached for value in step.inputs):
+            continue
+        if _is_transparent(step):
+            reached.update(step.outputs)
+            continue
+        targets = _targets(groups, step, reached)
+        if not targets or any(_uses(groups, name) > 1 for name, _ in targets):
+            return None
+        found.extend(targets)
+    return found or None
+
+
+def _targets(groups: Groups, step: Step, reached: set[Value]) -> list[Target]:
+    return [
+        (str(value.name), dim)
+        for contraction in groups.solution.facts.contractions
+        if contraction.where is step.call.where
+        and any(operand in reached for operand, _ in contraction.operands)
+        for value, dim in contraction.operands
+        if value.name in groups.solution.parameter_names
+    ]
+
+
+def _feeders(groups: Groups, link: Link) -> list[Target] | None:
+    """Parameters that alone make what a gate reads; None if others take part."""
+    made = {output: step for step in groups.solution.steps for output in step.outputs}
+    value = link.x
+    while value in made and _times_read(groups, value) == 1:
+        step = made[value]
+        if step.rule in _MAKERS:
+            named = [row for row in step.args[1:3] if isinstance(row, Value)]
+            own = [row.name in groups.solution.parameter_names for row in named]
+            once = [_uses(groups, str(row.name)) == 1 for row in named]
+            return [(str(row.name), 0) for row in named] if all(own + once) else None
+        if not _is_transparent(step):
+            return None
+        value = step.inputs[0]
+    return None
+
+
+def _outputs(groups: Groups, link: Link) -> Iterator[Value]:
+    for step in groups.solution.steps:
+        yield from (value for value in step.outputs if value.axes is link.out.axes)
+
+
+def _times_read(groups: Groups, value: Value) -> int:
+    return sum(value in step.inputs for step in groups.solution.steps)
+
+
+def _uses(groups: Groups, name: str) -> int:
+    return _times_read(groups, groups.solution.tensors[name])

@@ -1,0 +1,196 @@
+"""Where gates multiply in a model that was written without them.
+
+`W (a * z) = (W * z) a`: gating a unit is scaling what reads it, and a weight is usually
+smaller than the activations it meets. So the gate of a group multiplies every parameter
+that sums over the group. While a layer runs, its parameter is swapped for the gated one
+and put back after: names, classes and `state_dict` stay the user's own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.utils.hooks import RemovableHandle
+
+from diffprune._core.types import Float
+from diffprune._graph.axes import Atom, Axis, atoms, size
+from diffprune._graph.silence import unit_numbers
+from diffprune.gates import Gate
+from diffprune.gates.pooled import Bank
+
+NAME = "_diffprune_gates"
+
+
+@final
+class Factor(nn.Module):
+    """The values of one gate, spread along one dimension of a parameter.
+
+    Args:
+        gate: Key of the gate.
+        dim: The dimension they multiply.
+        axis: What the dimension is made of.
+        atom: The factor of the axis whose units are gated.
+    """
+
+    numbers: Tensor | None
+
+    def __init__(self, gate: str, dim: int, axis: Axis, atom: Atom) -> None:
+        super().__init__()
+        self.gate, self.dim = gate, dim
+        self.register_buffer("numbers", None, persistent=False)
+        self.spread_(axis, atom)
+
+    def spread_(self, axis: Axis, atom: Atom) -> None:
+        """Lay the values out along an axis of new widths."""
+        is_product = atom in axis and list(atoms(axis)).count(atom) == 1
+        place = axis.index(atom) if is_product else 0
+        self.outer, self.inner = size(axis[:place]), size(axis[place + 1 :])
+        device = None if self.numbers is None else self.numbers.device
+        self.numbers = None if is_product else unit_numbers(axis, atom).to(device)
+
+    def forward(
+        self, values: Float[Tensor, " units"], ndim: int
+    ) -> Float[Tensor, "..."]:
+        """Return the factor, shaped to multiply a tensor of `ndim` dimensions."""
+        if self.numbers is not None:
+            spread = values[self.numbers.clamp(min=0)]
+            values = spread.where(self.numbers >= 0, 1.0)
+        elif self.outer > 1 or self.inner > 1:
+            values = values[None, :, None].expand(self.outer, -1, self.inner)
+        return values.reshape(-1, *(1,) * (ndim - 1 - self.dim))
+
+
+@final
+class Gating(nn.Module):
+    """All gates of a model, what they multiply, and their values during one forward.
+
+    A submodule of the model, so that gates move, copy, train and save with it.
+    """
+
+    def __init__(self, gates: Mapping[str, Gate]) -> None:
+        super().__init__()
+        self.gates = nn.ModuleDict(gates)
+        self.factors = nn.ModuleDict()
+        self.handles: list[RemovableHandle] = []
+        self._bank = Bank(gates)
+        self._values: dict[str, Tensor] | None = None
+
+    def open_forward(self, *_args: object) -> None:
+        """Begin a forward pass of the whole model: every gate is evaluated once."""
+        self._values = {}
+
+    def close_forward(self, *_args: object) -> None:
+        """End it."""
+        self._values = None
+
+    def values(self, key: str) -> Float[Tensor, " units"]:
+        """Values of a gate, the same at every place within one forward pass."""
+        if self._values is None or torch.compiler.is_compiling():
+            return self.gate(key).values()
+        if not self._values:
+            self._values = self._bank.values()
+        return self._values[key]
+
+    def gate(self, key: str) -> Gate:
+        """One of the gates."""
+        gate = self.gates[key]
+        assert isinstance(gate, Gate)  # noqa: S101 - by construction
+        return gate
+
+    def factors_of(self, site: str) -> list[Factor]:
+        """What multiplies the parameter of a site, dimension by dimension."""
+        found = [factor for factor in self.factors[site] if isinstance(factor, Factor)]  # pyright: ignore[reportGeneralTypeIssues] - a ModuleList
+        return sorted(found, key=attrgetter("dim"))
+
+    def gated(self, factors: Sequence[Factor], tensor: Tensor) -> Tensor:
+        """Multiply a parameter by its factors; those of one dimension come in a row."""
+        for _, along in groupby(factors, attrgetter("dim")):
+            tensor = tensor * self.scale(along, tensor.ndim, tensor.dtype)
+        return tensor
+
+    def scale(
+        self, factors: Iterable[Factor], ndim: int, dtype: torch.dtype
+    ) -> Float[Tensor, "..."]:
+        """The product of factors that multiply the same dimension of a parameter."""
+        found = (factor.forward(self.values(factor.gate), ndim) for factor in factors)
+        product = reduce(torch.mul, found)
+        return product if product.dtype == dtype else product.to(dtype)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the model keeps a gated parameter, and what multiplies it."""
+
+    owner: nn.Module
+    name: str
+    factors: Sequence[Factor]
+
+    @property
+    def tensor(self) -> Tensor:
+        """The parameter; while it is swapped, the gated one."""
+        tensor = self.owner._parameters[self.name]  # noqa: SLF001 - swapped, not set
+        assert tensor is not None  # noqa: S101 - only existing ones are gated
+        return tensor
+
+
+class Swap:
+    """Hooks around the forward of one module, inside which parameters are gated.
+
+    A linear layer that meets fewer activations than it has weights gets gated
+    activations instead: the same product, at the cheaper side.
+
+    Args:
+        gating: Knows the values.
+        places: The parameters.
+    """
+
+    def __init__(self, gating: Gating, places: Sequence[Place]) -> None:
+        self.gating, self.places = gating, places
+        self._originals: list[tuple[Place, Tensor]] = []
+        only = places[0]
+        reads = len(places) == 1 and all(factor.dim == 1 for factor in only.factors)
+        self._may_scale_inputs = reads and _scales_inputs(only.owner)
+
+    def enter(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Before the module runs: its parameters are gated."""
+        if self._is_cheaper_outside(module, args):
+            # Shaped as for the weight without its rows: channels, then the window.
+            only = self.places[0]
+            scale = self.gating.scale(only.factors, only.tensor.ndim, args[0].dtype)
+            return (args[0] * scale, *args[1:])
+        for place in self.places:
+            self._originals.append((place, place.tensor))
+            _put(place, self.gating.gated(place.factors, place.tensor))
+        return None
+
+    def leave(self, *_args: object) -> None:
+        """After the module ran, or failed: it has its own parameters again."""
+        while self._originals:
+            _put(*self._originals.pop())
+
+    def _is_cheaper_outside(self, module: nn.Module, args: tuple[Any, ...]) -> bool:
+        only = self.places[0]
+        if not self._may_scale_inputs or module is not only.owner or len(args) != 1:
+            return False
+        return args[0].numel() < only.tensor.numel()
+
+
+def _scales_inputs(module: nn.Module) -> bool:
+    """Whether scaling columns of the weight is scaling channels of the input."""
+    if isinstance(module, _ConvNd):
+        return module.groups == 1 and not module.transposed
+    return isinstance(module, nn.Linear)
+
+
+def _put(place: Place, tensor: Tensor) -> None:
+    owner = place.owner
+    owner._parameters[place.name] = tensor  # noqa: SLF001  # pyright: ignore[reportArgumentType] - a gated tensor is no Parameter, on purpose
+    if isinstance(owner, nn.RNNBase):
+        position = owner._flat_weights_names.index(place.name)  # noqa: SLF001
+        owner._flat_weights[position] = tensor  # noqa: SLF001 - a second list of weights

@@ -1,0 +1,18 @@
+"""Cutting models, given masks; from wherever these come."""
+
+from diffprune._surgery.apply import (
+    apply_plan as apply_plan,
+    apply_plan_ as apply_plan_,
+)
+from diffprune._surgery.compact import compact as compact, compaction as compaction
+from diffprune._surgery.equivalence import certify as certify, mask as mask
+from diffprune._surgery.plan import (
+    Certificate as Certificate,
+    Plan as Plan,
+    plan_removal as plan_removal,
+)
+from diffprune._surgery.remove import (
+    Removal as Removal,
+    removal as removal,
+    remove as remove,
+)

@@ -1,0 +1,181 @@
+"""Apply a plan to a model. Knows no groups and no reasons, only names and indices."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from diffprune._surgery.layer_attributes import refresh_attributes_
+from diffprune._surgery.plan import Indices, Plan
+from diffprune.errors import ArgumentError
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def apply_plan(model: ModuleT, plan: Plan) -> ModuleT:
+    """Return a smaller copy of the model; the original is left as it is.
+
+    Raises:
+        ArgumentError: If the plan was made for another model.
+    """
+    check_fits(model, plan)
+    tensors = named_tensors(model)
+    # What a deep copy finds in its memo it takes for the copy: tensors shrink on the
+    # way, under all their names at once, and nothing is copied at full size; modules
+    # that disappear are not copied at all.
+    memo: dict[int, Any] = {
+        id(tensors[name]): shrink(tensors[name], dims)
+        for name, dims in plan.tensors.items()
+    }
+    stubs = plan.stubs.items()
+    memo |= {id(model.get_submodule(path)): stub.build() for path, stub in stubs}
+    small = copy.deepcopy(model, memo)
+    small.zero_grad()  # a copied parameter has no gradient; nor shall a shrunk one
+    _refresh_(small, plan)
+    return small
+
+
+def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
+    """Make the model smaller in place.
+
+    Every shrunk parameter becomes a new `Parameter` object: the old one may still be
+    held by a loss tensor of an earlier step, and keeps its shape for it.
+
+    Returns:
+        The new tensor for every old one, for whoever else holds the old ones.
+
+    Raises:
+        ArgumentError: If the plan was made for another model; nothing has changed.
+    """
+    check_fits(model, plan)
+    tensors = named_tensors(model)
+    replaced = {
+        tensors[name]: shrink(tensors[name], d) for name, d in plan.tensors.items()
+    }
+    for name, tensor in tensors.items():
+        if tensor in replaced:
+            owner, attribute = _owner(model, name)
+            # Recurrent layers keep a second list of weights, which this updates too.
+            setattr(owner, attribute, replaced[tensor])
+    for path, stub in plan.stubs.items():
+        _replace_(model, model.get_submodule(path), stub.build())
+    _refresh_(model, plan)
+    return replaced
+
+
+def select(tensor: Tensor, dims: Mapping[int, Indices]) -> Tensor:
+    """Keep only these indices of these dimensions, channels last if they were."""
+    small = tensor
+    for dim, kept in dims.items():
+        index = torch.tensor(kept, device=tensor.device, dtype=torch.long)
+        small = small.index_select(dim, index)
+    return small.to(memory_format=_memory_format(tensor))
+
+
+def _memory_format(tensor: Tensor) -> torch.memory_format:
+    """What convolutions go by: strides, which tell even where there is one channel."""
+    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(tensor.dim())
+    if last is None or tensor.stride() == _strides(tensor, torch.contiguous_format):
+        return torch.preserve_format
+    is_last = tensor.stride() == _strides(tensor, last)
+    return last if is_last else torch.preserve_format
+
+
+def _strides(tensor: Tensor, memory_format: torch.memory_format) -> tuple[int, ...]:
+    like = torch.empty(tensor.shape, device="meta", memory_format=memory_format)
+    return like.stride()
+
+
+def shrink(tensor: Tensor, dims: Mapping[int, Indices]) -> Tensor:
+    """Like `select`, as a new leaf that keeps what a parameter or buffer carries."""
+    small = select(tensor.detach(), dims)
+    if not isinstance(tensor, nn.Parameter):
+        return small
+    parameter = nn.Parameter(small, requires_grad=tensor.requires_grad)
+    vars(parameter).update(vars(tensor))
+    if tensor.grad is not None:
+        parameter.grad = select(tensor.grad, dims)
+    return parameter
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers; a shared one under each of its names."""
+    return {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
+
+
+def check_fits(model: nn.Module, plan: Plan) -> None:
+    """Refuse a plan made for another model, before anything is touched.
+
+    Raises:
+        ArgumentError: If the model lacks a tensor, index or attribute of the plan.
+    """
+    tensors = named_tensors(model)
+    for name, dims in plan.tensors.items():
+        if name not in tensors:
+            raise ArgumentError(
+                f"the plan cuts `{name}`, which this model does not have. Apply it "
+                "to a model like the one it was made for."
+            )
+        _check_dims(name, tuple(tensors[name].shape), dims)
+    for name, value in plan.attributes.items():
+        _check_attribute(model, name, value)
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for path in plan.stubs.keys() - (modules.keys() - {""}):
+        raise ArgumentError(
+            f"the plan replaces `{path}`, which this model does not have. Apply it to "
+            "a model like the one it was made for."
+        )
+
+
+def _check_dims(name: str, shape: tuple[int, ...], dims: Mapping[int, Indices]) -> None:
+    for dim, kept in dims.items():
+        if dim >= len(shape) or max(kept) >= shape[dim]:
+            raise ArgumentError(
+                f"the plan keeps index {max(kept)} of dimension {dim} of `{name}`, "
+                f"whose shape is {shape}. It was made for another model, or was "
+                "applied already."
+            )
+
+
+def _check_attribute(model: nn.Module, name: str, value: int) -> None:
+    path, _, attribute = name.rpartition(".")
+    owner = dict(model.named_modules(remove_duplicate=False)).get(path)
+    before = None if owner is None else vars(owner).get(attribute)
+    if type(before) is not int or not 0 < value <= before:
+        raise ArgumentError(
+            f"the plan sets `{name}` to {value}, where this model has {before!r}. "
+            "It was made for another model, or was applied already."
+        )
+
+
+def _refresh_(model: nn.Module, plan: Plan) -> None:
+    """Set what is planned, then let every layer that shrank report its new widths."""
+    for name, value in plan.attributes.items():
+        owner, attribute = _owner(model, name)
+        vars(owner)[attribute] = value
+    for path in dict.fromkeys(_layers(plan)):
+        refresh_attributes_(model.get_submodule(path))
+
+
+def _layers(plan: Plan) -> Iterator[str]:
+    """Paths of the modules whose tensors shrink."""
+    for name in plan.tensors:
+        # `layer.parametrizations.weight.original0` belongs to `layer`.
+        path = f".{name}".partition(".parametrizations.")[0]
+        yield (path if path != f".{name}" else path.rpartition(".")[0]).lstrip(".")
+
+
+def _replace_(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    for path, module in list(model.named_modules(remove_duplicate=False)):
+        if module is old:
+            model.set_submodule(path, new)
+
+
+def _owner(model: nn.Module, name: str) -> tuple[nn.Module, str]:
+    path, _, attribute = name.rpartition(".")
+    return model.get_submodule(path), attribute

@@ -1,0 +1,203 @@
+"""Remove what a model does not use. Knows no method that made it so."""
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.utils import prune
+
+from diffprune._core.types import Bool
+from diffprune._graph import Groups, PruneGroup, find_groups
+from diffprune._graph.axes import Atom, Axis, atoms, mask
+from diffprune._graph.rule_api import Contraction
+from diffprune._graph.silence import Silencer
+from diffprune._graph.trace import ExampleInputs
+from diffprune._surgery.apply import apply_plan
+from diffprune._surgery.constant_folding import (
+    Reader,
+    fold_into_bias_,
+    merge_,
+    unread_zeros_,
+    watch,
+)
+from diffprune._surgery.dead_units import Constants, dead_units, zero_slices
+from diffprune._surgery.diagnose import layout
+from diffprune._surgery.equivalence import certify
+from diffprune._surgery.keep_masks import at_least_one
+from diffprune._surgery.plan import plan_removal
+from diffprune._surgery.precision import cast_like_, in_double
+from diffprune._surgery.remove import Removal
+from diffprune._surgery.vanish import vanish_
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def compact(
+    model: ModuleT,
+    example_inputs: ExampleInputs,
+    **options: Any,  # noqa: ANN401 - those of find_groups
+) -> ModuleT:
+    """Return a smaller model with the same outputs, without what is zero or unread.
+
+    Finds what any method left behind: zeroed filters, magnitude or group-lasso masks,
+    `torch.nn.utils.prune`. Units that only carry a constant are folded into the layers
+    that read them. The outputs in eval mode are checked on the example inputs.
+
+    Args:
+        model: Left as it is.
+        example_inputs: As for `find_groups`.
+        options: Passed to `find_groups`.
+
+    Raises:
+        RemovalError: If the smaller model would compute something else.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+        >>> with torch.no_grad():
+        ...     model[0].weight[1:3] = 0
+        >>> compact(model, torch.rand(2, 3))[0]
+        Linear(in_features=3, out_features=3, bias=True)
+    """
+    return compaction(model, example_inputs, **options).model
+
+
+def compaction(
+    model: ModuleT,
+    example_inputs: ExampleInputs,
+    **options: Any,  # noqa: ANN401 - those of find_groups
+) -> Removal[ModuleT]:
+    """Like `compact`, with the plan beside the model."""
+    plain = _permanent(model)
+    groups = find_groups(plain, example_inputs, **options)
+    fine = in_double(plain, example_inputs)  # folding must not round
+    dead = _bury_(fine.model, groups, fine.inputs)
+    keep = {group.name: at_least_one(~dead[group.atom]) for group in groups}
+    plan = vanish_(fine.model, groups, plan_removal(groups, keep), fine.inputs)
+    small = apply_plan(fine.model, plan)
+    kept = partial(layout, groups, keep)
+    certificate = certify(plain, small, example_inputs, kept=kept)
+    cast_like_(small, plain)
+    return Removal(small, replace(plan, certificate=certificate))
+
+
+def _permanent(model: ModuleT) -> ModuleT:
+    """Copy a model, `torch.nn.utils.prune` masks multiplied into the weights."""
+    masked = list(_masked(model))
+    for module, name in masked:
+        # The product of weight and mask, made anew in every forward; copies of it
+        # must not drag its gradient history along.
+        vars(module)[name] = getattr(module, name).detach()
+    plain = copy.deepcopy(model)
+    for module, name in list(_masked(plain)):
+        prune.remove(module, name)
+    return plain
+
+
+def _masked(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    for module in model.modules():
+        for hook in module._forward_pre_hooks.values():  # noqa: SLF001 - where prune hides
+            if isinstance(hook, prune.BasePruningMethod):
+                yield module, str(hook._tensor_name)  # noqa: SLF001
+
+
+def _bury_(
+    model: nn.Module, groups: Groups, inputs: ExampleInputs
+) -> dict[Atom, Bool[Tensor, " units"]]:
+    """Zero dead units and fold constants until nothing more dies; say what died."""
+    dead = {group.atom: torch.zeros(group.size, dtype=torch.bool) for group in groups}
+    while True:
+        silencer = Silencer(groups.solution, zero_slices(model))
+        now = dead_units(dead, silencer)
+        _zero_(model, groups, now)
+        changed = any(bool((now[atom] & ~dead[atom]).any()) for atom in dead)
+        dead = {atom: dead[atom] | now[atom] for atom in dead}
+        changed |= _fold_(model, groups, silencer, dead, inputs)
+        if not changed:
+            return dead
+
+
+def _zero_(
+    model: nn.Module, groups: Groups, dead: dict[Atom, Bool[Tensor, " units"]]
+) -> None:
+    tensors = dict(model.named_parameters(remove_duplicate=False))
+    keep = {atom: ~units for atom, units in dead.items()}
+    with torch.no_grad():
+        for place in {place for group in groups for place in group.axes}:
+            if place.is_parameter and not place.is_direction:
+                removed = (~mask(place.axis, keep)).nonzero().flatten()
+                tensor = tensors[place.tensor]
+                tensor.index_fill_(place.dim, removed.to(tensor.device), 0)
+
+
+def _fold_(
+    model: nn.Module,
+    groups: Groups,
+    silencer: Silencer,
+    dead: dict[Atom, Bool[Tensor, " units"]],
+    inputs: ExampleInputs,
+) -> bool:
+    """Fold the constants of units that are read but never vary; whether any were."""
+    constants = Constants(groups.solution, silencer)
+    layers = dict(model.named_modules())
+    constant: dict[Atom, list[int]] = {}
+    read: dict[Atom, list[str]] = {}
+    axes: dict[str, Axis] = {}
+    for group in groups:
+        found = _readers(groups, group, layers)
+        units = _constant(constants, group, found.values()) & ~dead[group.atom]
+        if found and units.any():
+            constant[group.atom] = units.nonzero().flatten().tolist()
+            read[group.atom] = list(found)
+            axes |= {
+                name: groups.solution.algebra.resolve(c.axis)
+                for name, c in found.items()
+            }
+    if not axes:
+        return False
+    watched = watch(model, axes, inputs)
+    folded = [
+        _silence_([watched[name] for name in names], atom, constant[atom])
+        for atom, names in read.items()
+        if all(name in watched for name in names)
+    ]
+    return any(folded)
+
+
+def _silence_(readers: list[Reader], atom: Atom, units: list[int]) -> bool:
+    """Make nobody read these constant units, by the first way that works."""
+    ways = (unread_zeros_, fold_into_bias_, merge_)
+    return any(way(readers, atom, units) for way in ways)
+
+
+def _constant(
+    constants: Constants, group: PruneGroup, read: Iterable[Contraction]
+) -> Bool[Tensor, " units"]:
+    """Units that are constant wherever a layer reads them."""
+    constant = torch.ones(group.size, dtype=torch.bool)
+    nothing = torch.zeros(group.size, dtype=torch.bool)
+    for contraction in read:
+        activation, _ = contraction.operands[0]
+        constant &= constants.of(activation).get(group.atom, nothing)
+    return constant
+
+
+def _readers(
+    groups: Groups, group: PruneGroup, layers: dict[str, nn.Module]
+) -> dict[str, Contraction]:
+    """The layers that sum over the group; none unless all that do are plain layers."""
+    found: dict[str, Contraction] = {}
+    for contraction in groups.solution.facts.contractions:
+        axis = groups.solution.algebra.resolve(contraction.axis)
+        if group.atom not in set(atoms(axis)):
+            continue
+        weight, _ = contraction.operands[-1]
+        path, _, name = (weight.name or "").rpartition(".")
+        if name != "weight" or not isinstance(layers.get(path), nn.Linear | _ConvNd):
+            return {}
+        found[path] = contraction
+    return found

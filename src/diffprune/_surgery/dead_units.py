@@ -1,0 +1,112 @@
+"""Which units of a model already do nothing. Knows values, not where they came from.
+
+A unit is dead if at every sum over its axis one of the factors is zero: nobody reads
+it, or nothing is written to it. It is *constant* if it does not depend on the input.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+import torch
+from torch import Tensor, nn
+
+from diffprune._core.types import Bool
+from diffprune._graph.axes import Atom, atoms
+from diffprune._graph.infer import Solution, Step
+from diffprune._graph.ops import contractions
+from diffprune._graph.rule_api import Value
+from diffprune._graph.silence import Silence, Silencer
+from diffprune._graph.zeros import Spreading
+
+Units = Mapping[Atom, Bool[Tensor, " units"]]
+
+
+def zero_slices(model: nn.Module) -> "ZeroSlices":
+    """Evidence for a `Silencer`: which slices of the model's parameters are zero."""
+    return ZeroSlices(dict(model.named_parameters(remove_duplicate=False)))
+
+
+class ZeroSlices:
+    """Looks a slice up once; a buffer is never evidence."""
+
+    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+        self._parameters = parameters
+        self._known: dict[tuple[str, int], Tensor] = {}
+
+    def __call__(self, name: str, dim: int) -> Bool[Tensor, " n"]:
+        """Which slices of a parameter, along one dimension, are all zero."""
+        if (name, dim) not in self._known:
+            self._known[name, dim] = self._look(name, dim)
+        return self._known[name, dim]
+
+    def _look(self, name: str, dim: int) -> Bool[Tensor, " n"]:
+        tensor = self._parameters.get(name)
+        if tensor is None:
+            return torch.zeros((), dtype=torch.bool)
+        others = [d for d in range(tensor.ndim) if d != dim]
+        zero = tensor.detach() == 0
+        return (zero.amin(others) if others else zero).cpu()
+
+
+def dead_units(
+    candidates: Iterable[Atom], silence: Spreading[Tensor]
+) -> dict[Atom, Bool[Tensor, " units"]]:
+    """Units that can go without anybody noticing, for each of these atoms."""
+    solution = silence.solution
+    found = {atom: torch.ones(atom.size, dtype=torch.bool) for atom in candidates}
+    for contraction in solution.facts.contractions:
+        silences = [silence.along(value, dim) for value, dim in contraction.operands]
+        axis = solution.algebra.resolve(contraction.axis)
+        for atom in set(atoms(axis)) & found.keys():
+            found[atom] &= _somewhere(silences, atom)
+    return found
+
+
+def _somewhere(silences: list[Silence], atom: Atom) -> Bool[Tensor, " units"]:
+    nowhere = torch.zeros(atom.size, dtype=torch.bool)
+    return reduce(torch.logical_or, (s[atom] for s in silences if atom in s), nowhere)
+
+
+class Constants:
+    """Which units of every value do not depend on the model's input, in eval mode."""
+
+    def __init__(self, solution: Solution, silencer: Silencer) -> None:
+        self._solution = solution
+        self._silencer = silencer
+        self._known: dict[Value, Units] = {}
+        self._independent = set(solution.tensors.values())
+        for step in solution.steps:
+            self._spread(step)
+
+    def of(self, value: Value) -> Units:
+        """Constant units of each atom of a value."""
+        if value not in self._independent:
+            return self._known.get(value, {})
+        axes = self._solution.axes(value)
+        found = {atom for axis in axes for atom in atoms(axis)}
+        return {atom: torch.ones(atom.size, dtype=torch.bool) for atom in found}
+
+    def _spread(self, step: Step) -> None:
+        if all(value in self._independent for value in step.inputs):
+            self._independent.update(step.outputs)
+        for output in step.outputs:
+            axes = self._solution.axes(output)
+            found = {atom for axis in axes for atom in atoms(axis)}
+            units = {atom: self._constant(step, atom) for atom in found}
+            self._known[output] = {atom: m for atom, m in units.items() if m.any()}
+
+    def _constant(self, step: Step, atom: Atom) -> Bool[Tensor, " units"]:
+        inherited = [self._inherited(value, atom) for value in step.inputs]
+        constant = reduce(torch.logical_and, inherited, torch.tensor(data=True))
+        constant = constant.expand(atom.size)
+        if step.rule in (contractions.linear, contractions.conv):
+            rows = self._silencer.along(step.args[1], 0)
+            constant = constant | rows.get(atom, torch.tensor(data=False))
+        return constant
+
+    def _inherited(self, value: Value, atom: Atom) -> Bool[Tensor, "#units"]:
+        if value in self._independent:
+            return torch.tensor(data=True)
+        if not self._silencer.carries(value, atom):
+            return torch.tensor(data=False)
+        return self._known.get(value, {}).get(atom, torch.tensor(data=False))

@@ -1,0 +1,108 @@
+"""The first module where a smaller model disagrees. Knows hooks, axes and masks."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from diffprune._core.types import Bool
+from diffprune._graph import Groups
+from diffprune._graph.axes import mask as axis_mask
+from diffprune._graph.trace import ExampleInputs
+from diffprune._surgery.compare import largest_gap, outputs, tensors
+from diffprune._surgery.hooks import hooked
+
+Visit: TypeAlias = tuple[str, int]
+"""A module's path, and how often it had been called before."""
+
+Masks: TypeAlias = tuple[Bool[Tensor, " n"], ...]
+Layout: TypeAlias = Mapping[Visit, tuple[Masks, ...]]
+"""Which elements of what a module returns are kept: per tensor, per dimension."""
+
+
+@dataclass
+class Record:
+    """What every module returned, in the order they finished; which ones did not."""
+
+    returned: dict[Visit, list[Tensor]] = field(
+        default_factory=dict[Visit, list[Tensor]]
+    )
+    running: list[str] = field(default_factory=list[str])
+
+
+def record(model: nn.Module, inputs: ExampleInputs) -> Record:
+    """Run the model and write down what each of its modules returns."""
+    found = Record()
+    with hooked(_handles(model, found)), suppress(Exception):
+        outputs(model, inputs)
+    return found
+
+
+def layout(groups: Groups, keep: Mapping[str, Bool[Tensor, " units"]]) -> Layout:
+    """What is kept of every module's outputs, as far as the trace has seen them."""
+    masks = {groups[name].atom: kept for name, kept in keep.items()}
+    found: dict[Visit, tuple[Masks, ...]] = {}
+    for step in groups.solution.steps:
+        axes = map(groups.solution.axes, step.outputs)
+        kept = tuple(tuple(axis_mask(axis, masks) for axis in each) for each in axes)
+        for visit in _visits(step.node.meta):
+            found[visit] = kept
+    return found
+
+
+def first_disagreement(
+    expected: Record, actual: Record, kept: Layout, tolerance: float
+) -> str | None:
+    """Path of the first module to return something else, the kept elements compared."""
+    for visit, returned in expected.returned.items():
+        if visit in kept or visit not in actual.returned:
+            selected = _select(returned, kept.get(visit, ()))
+            found = actual.returned.get(visit, [])
+            if largest_gap(selected, found).relative > tolerance:
+                return visit[0]
+    return None
+
+
+def _select(returned: list[Tensor], kept: tuple[Masks, ...]) -> list[Tensor]:
+    """The kept elements; all of them where the trace saw other shapes."""
+    if [tuple(map(len, masks)) for masks in kept] != [tuple(t.shape) for t in returned]:
+        return returned
+    return [_crop(tensor, masks) for tensor, masks in zip(returned, kept, strict=True)]
+
+
+def _crop(tensor: Tensor, masks: Masks) -> Tensor:
+    for dim, mask in enumerate(masks):
+        index = mask.nonzero().flatten().to(tensor.device)
+        tensor = tensor.index_select(dim, index)
+    return tensor
+
+
+def _visits(meta: Mapping[str, Any]) -> Iterator[Visit]:
+    """The calls an op happened in; torch writes the third one of `act` as `act@2`."""
+    for key, (path, _) in (meta.get("nn_module_stack") or {}).items():
+        yield path, int(key.rpartition("@")[2]) if "@" in key else 0
+
+
+def _handles(model: nn.Module, found: Record) -> Iterator[RemovableHandle]:
+    for path, module in model.named_modules():
+        enter, leave = _notes(path, found)
+        yield module.register_forward_pre_hook(enter)
+        yield module.register_forward_hook(leave)
+
+
+def _notes(path: str, found: Record) -> tuple[Any, Any]:
+    calls = 0
+
+    def enter(*_: object) -> None:
+        found.running.append(path)
+
+    def leave(_module: object, _args: object, returned: object) -> None:
+        nonlocal calls
+        found.running.pop()
+        found.returned[path, calls] = [t.clone() for t in tensors(returned)]
+        calls += 1
+
+    return enter, leave

@@ -1,0 +1,111 @@
+"""Remove units from a model: plan, apply, verify. Knows no criterion."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor, nn
+
+from diffprune._core.types import Bool, Float
+from diffprune._graph import Groups, PruneGroup, find_groups
+from diffprune._graph.trace import ExampleInputs
+from diffprune._surgery.apply import apply_plan
+from diffprune._surgery.diagnose import layout
+from diffprune._surgery.equivalence import certify, mask
+from diffprune._surgery.keep_masks import at_least_one, checked, nothing_left
+from diffprune._surgery.plan import Plan, plan_removal
+from diffprune._surgery.precision import cast_like_, in_double
+from diffprune._surgery.vanish import vanish_
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Removal(Generic[ModuleT]):
+    """A smaller model, and the plan, with its certificate, that led to it."""
+
+    model: ModuleT
+    plan: Plan
+
+
+def remove(
+    model: ModuleT,
+    example_inputs: ExampleInputs,
+    keep: Mapping[str, Bool[Tensor, " units"]],
+    *,
+    round_to: int = 1,
+    min_units: int = 1,
+    scores: Mapping[str, Float[Tensor, " units"]] | None = None,
+    **options: Any,  # noqa: ANN401 - those of find_groups
+) -> ModuleT:
+    """Return a smaller model of the same class without the units that are not kept.
+
+    It computes what the original would with all parameters of those units set to zero,
+    which is checked on the example inputs before anything is returned. Of a branch that
+    only adds to a residual stream all units may go; then the branch disappears.
+
+    Args:
+        model: Left as it is.
+        example_inputs: As for `find_groups`.
+        keep: For each group to cut, by name, a boolean mask over its units.
+        round_to: Every cut group keeps a multiple of so many units, or all it has.
+        min_units: Every cut group keeps at least so many units, or all it has.
+        scores: By group, what each unit is worth: which of the removed units stay after
+            all where these two ask for more. Without scores the first ones do.
+        options: Passed to `find_groups`.
+
+    Raises:
+        UnknownNameError: If a name is not that of a group.
+        ArgumentError: If a mask has the wrong length or type, or keeps nothing where
+            something has to stay.
+        RemovalError: If the smaller model would compute something else.
+
+    Example:
+        >>> import torch
+        >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+        >>> keep = {"0": torch.tensor([True, False, True, True, False])}
+        >>> remove(model, torch.rand(2, 3), keep)[0]
+        Linear(in_features=3, out_features=3, bias=True)
+        >>> remove(model, torch.rand(2, 3), keep, round_to=4)[0]
+        Linear(in_features=3, out_features=4, bias=True)
+    """
+    groups = find_groups(model, example_inputs, **options)
+    wide = checked(
+        groups,
+        keep,
+        round_to=round_to,
+        min_units=min_units,
+        scores=scores,
+        may_vanish=True,
+    )
+    return removal(model, example_inputs, groups, wide).model
+
+
+def removal(
+    model: ModuleT,
+    example_inputs: ExampleInputs,
+    groups: Groups,
+    keep: Mapping[str, Bool[Tensor, " units"]],
+) -> Removal[ModuleT]:
+    """Like `remove`, with groups found before, and the plan beside the model."""
+    keep = checked(groups, keep, may_vanish=True)
+    masked = mask(model, groups, keep)
+    some = {name: at_least_one(units) for name, units in keep.items()}
+    cut, plan = model, plan_removal(groups, some)
+    emptied = [groups[name] for name, units in keep.items() if not units.any()]
+    if emptied:
+        fine = in_double(masked, example_inputs)  # biases may move, and must not round
+        cut, plan = fine.model, vanish_(fine.model, groups, plan, fine.inputs)
+        _check_gone(emptied, plan)
+    small = apply_plan(cut, plan)
+    kept = partial(layout, groups, keep)
+    certificate = certify(masked, small, example_inputs, kept=kept)
+    cast_like_(small, model)
+    return Removal(small, replace(plan, certificate=certificate))
+
+
+def _check_gone(emptied: Sequence[PruneGroup], plan: Plan) -> None:
+    for group in emptied:
+        if plan.kept[group.name]:
+            raise nothing_left(group)

@@ -1,0 +1,193 @@
+"""Branches that only ever add zeros, and what can stand in their place.
+
+Knows traces and zeros, not what made them zero. Walks back from the outputs of the
+model: what is reached only through something that is always zero is not needed.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.utils.hooks import RemovableHandle
+
+from diffprune._graph.infer import functional_op
+from diffprune._graph.silence import Silencer
+from diffprune._graph.trace import ExampleInputs
+from diffprune._surgery.compare import outputs
+from diffprune._surgery.hooks import hooked
+from diffprune._surgery.replacement_modules import Stub
+
+aten = torch.ops.aten
+Shape: TypeAlias = tuple[int, ...]
+_SUMS: Final = (aten.add, aten.sub)
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Modules that together make a zero.
+
+    Attributes:
+        last: The one that returns it.
+        paths: All of them, none inside another, in the order in which they finish.
+        ends: What could stand for the last one, the most likely first.
+    """
+
+    last: str
+    paths: tuple[str, ...]
+    ends: tuple[Stub, ...]
+
+    def stubs(self, end: Stub) -> dict[str, Stub]:
+        """What stands for each module, given what does for the last one."""
+        return {**dict.fromkeys(self.paths, Stub()), self.last: end}
+
+
+class Shapes(NamedTuple):
+    """What a module was given and returned in its only call."""
+
+    given: Shape
+    returned: Shape
+
+
+def silent_branches(
+    silencer: Silencer, small: nn.Module, inputs: ExampleInputs
+) -> list[Branch]:
+    """Branches of residuals that are always zero.
+
+    Their modules are called once, with one tensor, for one tensor, and all they compute
+    is needed for nothing but the zero. Whether the rest of the forward pass accepts
+    stubs in their place is not asked: try.
+
+    Args:
+        silencer: Which units of the model are silent, before anything is cut.
+        small: The model cut so far, whose shapes the stubs must have.
+        inputs: As for `find_groups`.
+    """
+    solution = silencer.solution
+    silent = {s.node for s in solution.steps if all(map(silencer.is_zero, s.outputs))}
+    if not silent:
+        return []
+    shapes = call_shapes(small, inputs)
+    first, *others = (
+        _branches_in(trace.graph, silent, small, shapes) for trace in solution.traces
+    )
+    return [branch for branch in first if all(branch in other for other in others)]
+
+
+def _branches_in(
+    graph: fx.Graph,
+    silent: Collection[fx.Node],
+    small: nn.Module,
+    shapes: Mapping[str, Shapes],
+) -> list[Branch]:
+    inside = _nodes_inside(graph, shapes)
+    ends = {
+        node: path
+        for node, path in _ends(inside).items()
+        if node in silent and _is_added(node, silent)
+    }
+    reached = needed(graph, ends)
+    return [
+        _branch(small, shapes, path, _unneeded(inside, needed(graph, [node]), path))
+        for node, path in ends.items()
+        if node in reached
+    ]
+
+
+def needed(graph: fx.Graph, zeros: Collection[fx.Node]) -> set[fx.Node]:
+    """Nodes that the results depend on when some are known to be zero.
+
+    Results are the outputs, and whatever else nothing reads: it may be written in
+    place, or be an output in training.
+    """
+    found: set[fx.Node] = set()
+    waiting = [node for node in graph.nodes if not node.users]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += [] if node in zeros else node.all_input_nodes
+    return found
+
+
+def call_shapes(model: nn.Module, inputs: ExampleInputs) -> dict[str, Shapes]:
+    """Shapes of all modules that are called once and turn one tensor into one.
+
+    In the order in which they finish.
+    """
+    calls: dict[str, list[Shapes | None]] = {}
+
+    def note(path: str, module: nn.Module) -> RemovableHandle:
+        def hook(_: nn.Module, args: Any, kwargs: Any, out: Any) -> None:  # noqa: ANN401 - the user's
+            tensors = [x for x in (*args, out) if isinstance(x, Tensor)]
+            is_plain = len(tensors) == 2 == len(args) + 1 and not kwargs
+            shapes = [tuple(tensor.shape) for tensor in tensors]
+            calls.setdefault(path, []).append(Shapes(*shapes) if is_plain else None)
+
+        return module.register_forward_hook(hook, with_kwargs=True)
+
+    named = [(path, module) for path, module in model.named_modules() if path]
+    with hooked(note(path, module) for path, module in named):
+        outputs(model, inputs)
+    return {p: s for p, (s, *more) in calls.items() if s is not None and not more}
+
+
+def _nodes_inside(graph: fx.Graph, paths: Collection[str]) -> dict[str, set[fx.Node]]:
+    found: dict[str, set[fx.Node]] = {path: set() for path in paths}
+    for node in graph.nodes:
+        for path, _ in (node.meta.get("nn_module_stack") or {}).values():
+            if path in found:
+                found[path].add(node)
+    return {path: nodes for path, nodes in found.items() if nodes}
+
+
+def _ends(inside: Mapping[str, set[fx.Node]]) -> dict[fx.Node, str]:
+    """The node that each module returns; with the outermost of several modules."""
+    ends: dict[fx.Node, str] = {}
+    for path, nodes in inside.items():
+        leaving = [node for node in nodes if not nodes.issuperset(node.users)]
+        if len(leaving) == 1:
+            ends[leaving[0]] = path  # those around a module finish after it
+    return ends
+
+
+def _is_added(node: fx.Node, silent: Collection[fx.Node]) -> bool:
+    """Whether all that happens to a zero, normalised perhaps, is that it is added."""
+
+    def is_added(user: fx.Node) -> bool:
+        op = functional_op(user.target)
+        passed_on = user in silent or op is aten.batch_norm
+        return op in _SUMS or (passed_on and _is_added(user, silent))
+
+    return all(map(is_added, node.users))
+
+
+def _unneeded(
+    inside: Mapping[str, set[fx.Node]], live: set[fx.Node], last: str
+) -> list[str]:
+    """Outermost modules all of whose nodes are unneeded, and the last one."""
+    found = [p for p, nodes in inside.items() if p == last or nodes.isdisjoint(live)]
+    return [p for p in found if not any(p.startswith(f"{q}.") for q in found)]
+
+
+def _branch(
+    model: nn.Module, shapes: Mapping[str, Shapes], last: str, paths: Sequence[str]
+) -> Branch:
+    modules = [m for path in paths for m in model.get_submodule(path).modules()]
+    convs = [module for module in modules if isinstance(module, _ConvNd)]
+    given, returned = shapes[paths[0]].given, shapes[last].returned
+    if given == returned or not all(map(_is_centred, convs)):
+        return Branch(last, tuple(paths), (Stub(),))
+    strides = tuple(map(prod, zip(*(conv.stride for conv in convs), strict=False)))
+    channels = -len(strides) - 1
+    resized = Stub(strides, wider=returned[channels] - given[channels])
+    return Branch(last, tuple(paths), (resized, Stub()))
+
+
+def _is_centred(conv: _ConvNd) -> bool:
+    """Whether all it does to positions, of any number, is to keep one in so many."""
+    sides = zip(conv.padding, conv.dilation, conv.kernel_size, strict=False)
+    return not conv.transposed and all(2 * p == d * (k - 1) for p, d, k in sides)

@@ -1,4 +1,0 @@
-"""Small models as files for other runtimes; knows no pruning."""
-
-from diffprune.export.onnx import to_onnx as to_onnx
-from diffprune.export.program import to_exported_program as to_exported_program

@@ -1,0 +1,120 @@
+"""What open gates cost, and how their parameters are trained; knows no task loss."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diffprune._core.types import Float
+from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.gates import Gate
+
+Strength = float | Sequence[float] | Mapping[str, float]
+
+
+def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
+    r"""Expected number of open units: $\sum_j \lambda_j \sum_k P(z_{jk} > 0)$.
+
+    Args:
+        model: Holds the gates; a gate that appears twice counts once.
+        strength: One number for all gates, one per gate in the order of
+            `model.named_modules()`, or one per gate by name. Zero leaves a gate alone.
+
+    Raises:
+        UnknownNameError: If a name matches no gate or a gate has no strength.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 3), Gate(3), nn.Linear(3, 2))
+        >>> bool(expected_l0(model, {"1": 1e-3}) > 0)
+        True
+    """
+    gates = named_gates(model)
+    strengths = _by_name(strength, tuple(gates))
+    costs = [strengths[name] * gate.prob_open().sum() for name, gate in gates.items()]
+    return torch.stack(costs).sum()
+
+
+def parameter_groups(
+    model: nn.Module,
+    *,
+    weight_decay: float = 0.0,
+    lr: float | None = None,
+    gate_lr: float | None = None,
+) -> list[dict[str, Any]]:
+    """Optimizer groups in which gates are never decayed: towards zero means *open*.
+
+    Args:
+        model: The model, gates included.
+        weight_decay: For everything but gates.
+        lr: Learning rate; by default the optimizer's own.
+        gate_lr: Learning rate of the gates; by default `lr`.
+
+    Example:
+        >>> model = nn.Sequential(nn.Linear(4, 3), Gate(3))
+        >>> groups = parameter_groups(model, weight_decay=0.1, gate_lr=0.01)
+        >>> torch.optim.AdamW(groups).param_groups[1]["weight_decay"]
+        0.0
+    """
+    of_gates = dict.fromkeys(
+        p for gate in named_gates(model).values() for p in gate.parameters()
+    )
+    others = [p for p in model.parameters() if p not in of_gates and p.requires_grad]
+    gates = [p for p in of_gates if p.requires_grad]
+    speed = {"fused": True} if _can_be_fused(model) else {}
+    return [
+        _group(others, weight_decay, lr) | speed,
+        _group(gates, 0.0, lr if gate_lr is None else gate_lr) | speed,
+    ]
+
+
+def _can_be_fused(model: nn.Module) -> bool:
+    """Whether an optimizer that can should update all tensors in one call.
+
+    On other devices than the CPU optimizers see to their speed themselves.
+    """
+    floats = all(p.is_cpu and p.is_floating_point() for p in model.parameters())
+    return floats and not any(getattr(m, "sparse", False) for m in model.modules())
+
+
+def named_gates(model: nn.Module) -> dict[str, Gate]:
+    """All gates of a model by module path; a gate used twice has its first name."""
+    return {name: m for name, m in model.named_modules() if isinstance(m, Gate)}
+
+
+def _group(
+    parameters: list[nn.Parameter], weight_decay: float, lr: float | None
+) -> dict[str, Any]:
+    rate = {} if lr is None else {"lr": lr}
+    return {"params": parameters, "weight_decay": weight_decay, **rate}
+
+
+def _by_name(strength: Strength, names: tuple[str, ...]) -> Mapping[str, float]:
+    if not names:
+        raise ArgumentError("the model has no gates, so there is nothing to penalise.")
+    if isinstance(strength, Mapping):
+        return _checked(strength, names)
+    if isinstance(strength, Sequence):
+        if len(strength) != len(names):
+            raise ArgumentError(
+                f"got {len(strength)} strengths for {len(names)} gates: "
+                f"{', '.join(names)}."
+            )
+        return dict(zip(names, strength, strict=True))
+    return dict.fromkeys(names, strength)
+
+
+def _checked(
+    strength: Mapping[str, float], names: tuple[str, ...]
+) -> Mapping[str, float]:
+    if unknown := sorted(set(strength) - set(names)):
+        raise UnknownNameError(
+            f"no gate is called {', '.join(map(repr, unknown))}; the gates are "
+            f"{', '.join(map(repr, names))}."
+        )
+    if missing := sorted(set(names) - set(strength)):
+        raise UnknownNameError(
+            f"no strength for {', '.join(map(repr, missing))}.\n"
+            "Give each gate one; 0.0 leaves it alone."
+        )
+    return strength

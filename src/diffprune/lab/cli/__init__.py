@@ -1,0 +1,7 @@
+"""The command line: arguments in, messages out; the work is done elsewhere.
+
+One file per command, put together in `app`. Importing torch takes seconds, so commands
+import what they run, and `--help` does not.
+"""
+
+from diffprune.lab.cli.app import app as app

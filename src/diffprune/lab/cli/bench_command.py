@@ -1,0 +1,79 @@
+"""`diffprune bench`: what the networks of a run cost here; measured in `experiment`."""
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from rich.table import Table
+
+from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun
+from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
+
+if TYPE_CHECKING:
+    from diffprune.lab.bench import Measured
+
+EXAMPLES: Final = examples(
+    "diffprune bench runs/mine",
+    "diffprune bench runs/mine --batch 64 --compile",
+    "diffprune bench runs/mine --json | jq '.[] | [.network, .engine, .ratio]'",
+)
+
+
+def bench(
+    run: RunFolder,
+    *,
+    batch: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 1,
+    rounds: Annotated[
+        int, typer.Option(min=2, help="How often each network is measured.")
+    ] = 31,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compile", help="Measure `torch.compile` too; starts slowly."),
+    ] = False,
+    onnx: Annotated[
+        bool, typer.Option(help="Measure ONNX Runtime, if it is installed.")
+    ] = True,
+    task: TaskOfRun = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure speed, memory and size of a run's networks: dense, gated and small.
+
+    All take turns on one thread of the processor, so the ratios hold on a busy machine.
+    """
+    say("Each network is run in turn; this takes some seconds.")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler talks to stderr
+    from diffprune.lab import bench as measuring  # noqa: PLC0415 - imports torch
+
+    with said_plainly():
+        found = measuring.bench(
+            run, task=task, batch=batch, rounds=rounds, compiled=compiled, onnx=onnx
+        )
+    if as_json:
+        show_json([measured.to_dict() for measured in found])
+    else:
+        show(_table(found))
+
+
+def _table(found: Sequence["Measured"]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("network")
+    table.add_column("engine")
+    for name in ("ms", "x dense", "quartiles", "memory", "file"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for measured in found:
+        low, high = measured.quartiles
+        table.add_row(
+            measured.network,
+            measured.engine,
+            f"{1e3 * measured.seconds:.3g}",
+            f"{measured.ratio:.3f}",
+            f"{low:.3f}-{high:.3f}",
+            "" if measured.memory is None else _bytes(measured.memory),
+            _bytes(measured.file_size),
+        )
+    return table
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"

@@ -1,0 +1,106 @@
+"""Groups as a tree on a terminal and as JSON; finds none."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+
+from diffprune._graph import Groups, PruneGroup
+from diffprune._graph.group import FrozenAxis
+from diffprune._graph.rule_api import SPATIAL
+from diffprune.lab.cli.tree import outline
+
+_FEW = 3
+
+
+def to_dict(groups: Groups) -> dict[str, Any]:
+    """Everything `view` shows, as plain data."""
+    return {
+        "parameters": groups.parameters(),
+        "macs": groups.macs(),
+        "groups": [
+            {
+                "name": group.name,
+                "units": group.size,
+                "parameters_per_unit": group.parameters,
+                "macs_per_unit": group.macs,
+                "parameter_share": _share(group.parameters, group, groups.parameters()),
+                "mac_share": _share(group.macs, group, groups.macs()),
+                "axes": [[axis.tensor, axis.dim] for axis in group.axes],
+            }
+            for group in groups
+        ],
+        "frozen": [
+            {"name": axis.name, "units": axis.size, "why": str(axis.reason)}
+            for axis in _worth_saying(groups)
+        ],
+    }
+
+
+def view(title: str, groups: Groups) -> Iterator[RenderableType]:
+    """The groups as a tree, then what is frozen by reason."""
+    yield (
+        f"{title}: {groups.parameters():,} parameters, {groups.macs():,} MACs, "
+        f"{len(groups)} group{'' if len(groups) == 1 else 's'}"
+    )
+    if len(groups):
+        yield _tree(groups)
+        yield (
+            "Shares are what goes with all units of a group. Two groups can share a "
+            "weight, so they need not add up to 100 %."
+        )
+    for why, axes in _by_reason(groups).items():
+        names = _few([axis.name for axis in axes])
+        yield f"frozen: {names} ({sum(axis.size for axis in axes):,} units)"
+        yield Padding(why, (0, 0, 0, 2))
+
+
+def _tree(groups: Groups) -> Table:
+    lines = outline(group.name for group in groups)
+    table = Table(box=None, pad_edge=False)
+    # On a narrow screen, only the last column gives way.
+    table.add_column("group", min_width=max(len(line) for line, _ in lines))
+    for heading in ("units", "parameters", "MACs"):
+        table.add_column(heading, justify="right", min_width=len(heading) + 1)
+    table.add_column("layers", style="dim", no_wrap=True, overflow="ellipsis")
+    for line, name in lines:
+        table.add_row(line, *(() if name is None else _cells(groups, groups[name])))
+    return table
+
+
+def _cells(groups: Groups, group: PruneGroup) -> tuple[str, ...]:
+    return (
+        f"{group.size:,}",
+        f"{_share(group.parameters, group, groups.parameters()):.1%}",
+        f"{_share(group.macs, group, groups.macs()):.1%}",
+        _few(_layers(group)),
+    )
+
+
+def _layers(group: PruneGroup) -> list[str]:
+    """What is cut together, as seen from the layer that the group is named after."""
+    beside = group.name.rpartition(".")[0] + "."
+    layers = [axis.tensor.rpartition(".")[0] for axis in group.axes]
+    return [*dict.fromkeys(layer.removeprefix(beside) for layer in layers)]
+
+
+def _few(names: list[str]) -> str:
+    more = f" +{len(names) - _FEW}" if names[_FEW:] else ""
+    return ", ".join(names[:_FEW]) + more
+
+
+def _by_reason(groups: Groups) -> dict[str, list[FrozenAxis]]:
+    reasons: dict[str, list[FrozenAxis]] = {}
+    for axis in _worth_saying(groups):
+        reasons.setdefault(str(axis.reason), []).append(axis)
+    return reasons
+
+
+def _worth_saying(groups: Groups) -> list[FrozenAxis]:
+    return [axis for axis in groups.frozen if axis.reason.why != SPATIAL]
+
+
+def _share(per_unit: int, group: PruneGroup, total: int) -> float:
+    return per_unit * group.size / total if total else 0.0

@@ -1,0 +1,41 @@
+"""`diffprune report`: runs as one HTML page; it is made in `report`."""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from diffprune.lab.cli.options import AsJson, RunFolders
+from diffprune.lab.cli.output import examples, said_plainly, show, show_json
+
+EXAMPLES: Final = examples(
+    "diffprune report runs/mine",
+    "diffprune report runs/dense runs/mine --out comparison.html",
+)
+
+
+def report(
+    runs: RunFolders,
+    *,
+    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    measure: Annotated[
+        bool,
+        typer.Option(
+            help="Rebuild the networks and time them here. That runs the code of their "
+            "tasks: not for runs of strangers."
+        ),
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Write runs as one HTML page that needs nothing else: figures, tables, proofs.
+
+    With a dense run among several, the others are compared with it.
+    """
+    from diffprune.lab.report import write_report  # noqa: PLC0415 - imports torch
+
+    with said_plainly():
+        path = write_report(runs, out, measure=measure)
+    if as_json:
+        show_json({"path": str(path), "bytes": path.stat().st_size})
+    else:
+        show(f"Written to {path}; open it in a browser.")

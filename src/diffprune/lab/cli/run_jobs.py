@@ -1,0 +1,139 @@
+"""What commands that train have in common; the loop itself is in `experiment`."""
+
+import os
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from diffprune.errors import ArgumentError
+from diffprune.lab import Recipe, read_run, train
+from diffprune.lab.cli.output import INTERRUPTED, say, screen
+from diffprune.lab.runs.rebuild import task_of
+from diffprune.lab.runs.records import Outcome
+from diffprune.lab.runs.tasks import load_recipe, load_task
+from diffprune.lab.tensorboard import tensorboard
+from diffprune.lab.training.loop import OnEpoch
+from diffprune.lab.training.progress_bar import architecture, progress_bars
+from diffprune.lab.training.task import MakeTask
+from paper.data.fetch import DATA_VARIABLE
+from paper.reproduce import folder_name
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train, how, and where to write it."""
+
+    make_task: MakeTask
+    recipe: Recipe
+    folder: Path
+
+
+def find_job(
+    task: str,
+    recipe: str | None,
+    given: Mapping[str, Any],
+    *,
+    out: Path | None,
+    dense: bool,
+) -> Job:
+    """Put a run together from what was asked for, and defaults.
+
+    Args:
+        task: Name of a task, or the folder of a run to continue.
+        recipe: Name of a recipe, if not the usual one of the task.
+        given: Entries of the recipe that the user chose.
+        out: Run folder, if not the usual one.
+        dense: Whether to leave the gates out.
+
+    Raises:
+        UnknownNameError: If there is no such task or recipe.
+        ArgumentError: If the folder holds no run.
+    """
+    _check_pressure(given, dense=dense)
+    if Path(task).is_dir():
+        folder = Path(task)
+        chosen = replace(read_run(folder).recipe, **given)
+        return Job(task_of(folder), chosen, out or folder)
+    make_task, make_recipe = load_task(task)
+    usual = (make_recipe if recipe is None else load_recipe(recipe))(0)
+    chosen = replace(usual, **given)
+    if dense:
+        chosen = replace(chosen, name=f"{chosen.name}-dense", strength=None)
+    return Job(make_task, chosen, out or Path("runs") / folder_name(chosen))
+
+
+def _check_pressure(given: Mapping[str, Any], *, dense: bool) -> None:
+    """Refuse options that would leave each other without effect."""
+    asked = [name for name in ("strength", "budget") if name in given]
+    if dense and asked:
+        raise ArgumentError(f"`--dense` has no gates, so it takes no `--{asked[0]}`.")
+    if len(asked) > 1:
+        raise ArgumentError(
+            "`--budget` finds its own strength; leave out `--strength`, or `--budget`."
+        )
+
+
+def run_job(
+    job: Job, device: str = "cpu", *, with_tensorboard: bool = False
+) -> Outcome:
+    """Train with a progress bar; after Ctrl-C say how to go on, and leave.
+
+    Args:
+        job: What to train.
+        device: Where.
+        with_tensorboard: Whether epochs become events, too, in the run folder.
+
+    Raises:
+        MissingPackageError: If tensorboard is not installed.
+        ArgumentError: If the run cannot start.
+    """
+    try:
+        with _listening(job, with_tensorboard=with_tensorboard) as on_epoch:
+            make_task, recipe, out = job.make_task, job.recipe, job.folder
+            train(make_task, recipe, out=out, device=device, on_epoch=on_epoch)
+    except KeyboardInterrupt:
+        say(f"Stopped; `diffprune train {job.folder}` goes on from here.")
+        raise typer.Exit(INTERRUPTED) from None
+    end = read_run(job.folder).outcome
+    assert end is not None  # noqa: S101 - `train` has returned
+    return end
+
+
+@contextmanager
+def _listening(job: Job, *, with_tensorboard: bool) -> Generator[OnEpoch, None, None]:
+    """Tell a progress bar of every epoch, and TensorBoard if asked to."""
+    name = job.folder.name
+    with ExitStack() as stack:
+        bars = progress_bars(screen(), [name], epochs=job.recipe.epochs)
+        listeners = [stack.enter_context(bars)[name]]
+        if with_tensorboard:
+            events = tensorboard(job.folder / "tensorboard")
+            listeners.append(stack.enter_context(events))
+        yield lambda epoch: [listen(epoch) for listen in listeners]
+
+
+def result(job: Job, end: Outcome) -> str:
+    """What came out, in two lines."""
+    return (
+        f"{architecture(end.effective)}  {end.parameters:,} parameters  "
+        f"{end.macs:,} MACs  test error {end.test_error:.2f} %\n"
+        f"Written to {job.folder}."
+    ).lstrip()
+
+
+def advice(job: Job) -> str:
+    """What to do next."""
+    is_gated = job.recipe.strength is not None
+    if is_gated and not read_run(job.folder).removals:
+        return "Nothing was removed: raise `--strength`, or train for longer."
+    return f"Next:  diffprune export {job.folder} --to onnx  (or bench, report)"
+
+
+def use_data_dir(data_dir: Path | None) -> None:
+    """Let every task of this process look for its data there."""
+    if data_dir is not None:
+        os.environ[DATA_VARIABLE] = str(data_dir)

@@ -1,0 +1,100 @@
+"""The networks of runs, made again: their costs before training, and their speed here.
+
+Runs the code of tasks; knows nothing of what is made of the numbers.
+"""
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+
+from diffprune._core.files import stored_size
+from diffprune._pruner import Pruner
+from diffprune.errors import DiffpruneError
+from diffprune.gates.penalty import named_gates
+from diffprune.lab.interleaved import time_in_turns
+from diffprune.lab.report.networks import Network
+from diffprune.lab.report.sources import Source
+from diffprune.lab.runs.rebuild import rebuild, task_of
+
+ROUNDS: Final = 31
+_NUM_EXAMPLES: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What can only be known from the networks themselves.
+
+    Attributes:
+        dense: The first run's network before training; None if it cannot be made.
+        seconds: Of a forward pass of what runs have left, for one example, by run.
+        note: How the seconds were measured, or why they were not.
+    """
+
+    note: str
+    dense: Network | None = None
+    seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def measure(sources: Sequence[Source]) -> Measured:
+    """Make the networks of gated runs again, and time those that are finished."""
+    known = [s for s in sources if s.run.task and not s.is_dense]
+    if not known:
+        return Measured(note="Latency: no run says where its task is written.")
+    dense: Network | None = None
+    try:
+        dense = _before(known[0])
+        finished = [source for source in known if source.run.outcome]
+        if finished:
+            return _timed(dense, finished)
+    except (DiffpruneError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        return Measured(note=f"Latency was not measured: {reason}", dense=dense)
+    note = "Latency is measured once a run is finished."
+    return Measured(note=note, dense=dense)
+
+
+def _before(source: Source) -> Network:
+    """A run's network as it was made."""
+    with torch.random.fork_rng():
+        task = task_of(source.folder)(source.run.recipe)
+        inputs, _ = next(iter(task.test))
+    file_size = stored_size(_weights(task.model))
+    examples = inputs[:_NUM_EXAMPLES]
+    start = Pruner(task.model, examples, strength=0.0).dense
+    return Network(
+        name="dense",
+        parameters=start.parameters,
+        macs=start.macs // len(examples),
+        file_size=file_size,
+        widths=start.units,
+    )
+
+
+def _weights(model: nn.Module) -> dict[str, Tensor]:
+    """What a model would save if it had no gates."""
+    gates = tuple(f"{name}." for name in named_gates(model))
+    state = model.state_dict().items()
+    return {name: tensor for name, tensor in state if not name.startswith(gates)}
+
+
+def _timed(dense: Network, finished: Sequence[Source]) -> Measured:
+    rebuilt = [rebuild(source.folder) for source in finished]
+    inputs = rebuilt[0].inputs[:1]
+    models = [rebuilt[0].dense, *(models.small for models in rebuilt)]
+    calls = {str(i): partial(model.eval(), inputs) for i, model in enumerate(models)}
+    with torch.inference_mode():
+        first, *others = time_in_turns(calls, rounds=ROUNDS).values()
+    names = (source.name for source in finished)
+    return Measured(
+        note=(
+            f"Latency: processor time for one example on one thread, median of "
+            f"{ROUNDS} rounds in turn, {platform.system()} {platform.machine()}."
+        ),
+        dense=replace(dense, seconds=first.seconds),
+        seconds={n: t.seconds for n, t in zip(names, others, strict=True)},
+    )

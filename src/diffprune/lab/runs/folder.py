@@ -1,0 +1,163 @@
+"""The folder a run writes: complete after every epoch, continued after a stop.
+
+Knows files; `records` says what is in them.
+"""
+
+import contextlib
+import datetime as dt
+import json
+import platform
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, final
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from diffprune._io import save_pruned
+from diffprune._io.checkpoint import load_checkpoint, save_checkpoint
+from diffprune._pruner import Pruner, Shrinkage
+from diffprune.errors import ArgumentError
+from diffprune.lab.runs import records
+from diffprune.lab.runs.records import Epoch, Outcome, read_json, read_lines
+from diffprune.lab.training.recipe import Recipe
+
+
+@final
+@dataclass(frozen=True)
+class Folder:
+    """One run on disk.
+
+    Attributes:
+        path: Where it is.
+    """
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: Path, recipe: Recipe, task: str | None = None) -> "Folder":
+        """Start a run, or return to one of the same recipe that was stopped.
+
+        Args:
+            path: Where it is.
+            recipe: Of the run.
+            task: How to find its task again, if there is a way.
+
+        Raises:
+            ArgumentError: If the folder holds another run or a finished one, or cannot
+                be written.
+        """
+        with _said_plainly(path):
+            path.mkdir(parents=True, exist_ok=True)
+            if _has_begun(path):
+                _check_same(path, recipe)
+            else:
+                _write_json(path / records.TASK, {"task": task})
+                _write_json(path / records.RECIPE, recipe.to_dict())
+                _write_json(path / records.ENVIRONMENT, _environment())
+        return cls(path)
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where a stopped run continues from."""
+        return self.path / records.CHECKPOINT
+
+    def save(
+        self, pruner: Pruner[Any], optimizer: Optimizer, progress: Mapping[str, Any]
+    ) -> None:
+        """Write a checkpoint over the last one."""
+        save_checkpoint(self.checkpoint, pruner, optimizer, extra=progress)
+
+    def load(self, pruner: Pruner[Any], optimizer: Optimizer) -> dict[str, Any] | None:
+        """Continue from the checkpoint, if there is one; return what came with it."""
+        if not self.checkpoint.exists():
+            return None
+        return load_checkpoint(self.checkpoint, pruner, optimizer)
+
+    def write_epoch(self, epoch: Epoch, removals: Iterable[Shrinkage]) -> None:
+        """Add an epoch; later ones, of a run that was cut short, are dropped."""
+        path = self.path / records.METRICS
+        earlier = [line for line in read_lines(path) if line["number"] < epoch.number]
+        _write_lines(path, [*earlier, epoch.to_dict()])
+        self._write_removals(removals)
+
+    def finish(self, model: nn.Module, pruner: Pruner[Any], outcome: Outcome) -> None:
+        """Write what is left of the model; the checkpoint is of no more use."""
+        self._write_removals(pruner.history)
+        (self.path / records.PLAN).write_text(pruner.plan.to_json(), encoding="utf-8")
+        save_pruned(model, self.path)
+        _write_json(self.path / records.SUMMARY, outcome.to_dict())
+        self.checkpoint.unlink(missing_ok=True)
+
+    def _write_removals(self, removals: Iterable[Shrinkage]) -> None:
+        lines = [removal.to_dict() for removal in removals]
+        _write_lines(self.path / records.REMOVALS, lines)
+
+
+@contextlib.contextmanager
+def _said_plainly(path: Path) -> Generator[None, None, None]:
+    try:
+        yield
+    except OSError as error:
+        raise ArgumentError(
+            f"cannot write into `{path}`: {error.strerror}.\n"
+            "Name another directory with `--out`, for instance `--out runs/mine`."
+        ) from error
+
+
+def _has_begun(path: Path) -> bool:
+    """Whether there is more than the intention: a run that failed at once is none."""
+    files = (records.METRICS, records.CHECKPOINT, records.SUMMARY)
+    return any((path / name).exists() for name in files)
+
+
+def _check_same(path: Path, recipe: Recipe) -> None:
+    there = Recipe.from_dict(read_json(path / records.RECIPE)).to_dict()
+    asked = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).to_dict()
+    differences = [
+        f"{name} {there[name]!r}, not {asked[name]!r}"
+        for name in asked
+        if there[name] != asked[name]
+    ]
+    if differences:
+        raise ArgumentError(
+            f"`{path}` holds a run with {'; '.join(differences)}.\n"
+            "Name another directory with `--out`, or delete this one."
+        )
+    if (path / records.SUMMARY).exists():
+        raise ArgumentError(
+            f"`{path}` holds this very run, finished; there is nothing left to train.\n"
+            "Name another directory with `--out`, or delete this one."
+        )
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "python": platform.python_version(),
+        "diffprune": version("diffprune"),
+        "torch": torch.__version__,
+        "machine": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "accelerators": [
+            torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())
+        ],
+    }
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    _replace(path, json.dumps(data, indent=2) + "\n")
+
+
+def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    _replace(path, "".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file completely or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)

@@ -1,0 +1,103 @@
+"""From `file.py:name` or `package.module:name` to an object, and back; runs no task."""
+
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from diffprune.errors import ArgumentError, UnknownNameError
+
+
+def find_callable(spec: str) -> Callable[..., Any]:
+    """Find a function by where it is written.
+
+    Args:
+        spec: `file.py:function` or `package.module:function`. The folder of the file,
+            or the present one, can be imported from, as under `python`.
+
+    Raises:
+        UnknownNameError: If there is no such file, module or function.
+
+    Example:
+        >>> find_callable("math:sqrt")(9.0)
+        3.0
+    """
+    place, _, name = spec.rpartition(":")
+    is_file = place.endswith(".py") or os.sep in place or Path(place).is_file()
+    module = _run_file(Path(place)) if is_file else _import(place)
+    found = getattr(module, name, None)
+    if not callable(found):
+        defined = [
+            n
+            for n, value in vars(module).items()
+            if callable(value) and getattr(value, "__module__", "") == module.__name__
+        ]
+        raise UnknownNameError(
+            f"`{place}` has no function `{name}`; it has {listed(defined)}."
+        )
+    return found
+
+
+def spell(function: Callable[..., Any], folder: Path) -> str | None:
+    """Say how `find_callable` finds a function, if it can.
+
+    Args:
+        function: Any.
+        folder: What the path of a file is relative to, so that both can move.
+
+    Example:
+        >>> spell(find_callable, Path())
+        'diffprune.lab.runs.import_spec:find_callable'
+        >>> spell(lambda: 0, Path())
+    """
+    if not inspect.isfunction(function) or not function.__qualname__.isidentifier():
+        return None
+    if "." in function.__module__:
+        return f"{function.__module__}:{function.__name__}"
+    file = Path(inspect.getfile(function))
+    if not file.is_file():
+        return None
+    return f"{Path(os.path.relpath(file, folder)).as_posix()}:{function.__name__}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for a message."""
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _run_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise UnknownNameError(f"there is no file `{path}`.")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ArgumentError(f"`{path}` is no Python file: its name lacks `.py`.")
+    module = importlib.util.module_from_spec(spec)
+    _can_import_from(path.resolve().parent)
+    # Data classes and the workers of a `DataLoader` look their module up by name.
+    sys.modules.setdefault(path.stem, module)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _import(name: str) -> ModuleType:
+    _can_import_from(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # What the module itself misses is the user's news, with its traceback.
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        raise UnknownNameError(
+            f"there is no module `{error.name}`. Name a file, as in `mine.py:my_task`, "
+            "or a module that Python can import from here."
+        ) from error
+
+
+def _can_import_from(folder: Path) -> None:
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))

@@ -1,0 +1,74 @@
+"""From names to tasks and recipes: built in, or functions in a user's file."""
+
+import inspect
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab.runs.import_spec import find_callable, listed
+from diffprune.lab.runs.records import read_run
+from diffprune.lab.training.recipe import Recipe
+from diffprune.lab.training.task import MakeTask
+from paper.lenet5_tasks import BUILTIN, MakeRecipe
+
+
+def load_task(name: str) -> tuple[MakeTask, MakeRecipe]:
+    """Find a task, and the recipe it is usually trained with.
+
+    Args:
+        name: A built-in task such as `lenet5-digits`, `file.py:function`, or
+            `package.module:function`.
+
+    Raises:
+        UnknownNameError: If there is no such task, file or function.
+    """
+    if name in BUILTIN:
+        return BUILTIN[name]
+    _, colon, function = name.rpartition(":")
+    if Path(name).is_file():
+        raise UnknownNameError(
+            f"`{name}` is a file; which function in it? Type `{name}:my_task`."
+        )
+    if not colon:
+        raise UnknownNameError(
+            f"no task is called `{name}`; there are {listed(BUILTIN)}.\n"
+            "A task of your own is named by file and function: `mine.py:my_task`."
+        )
+    make_task = find_callable(name)
+    _check_takes_recipe(make_task, name)
+    return make_task, partial(_plain_recipe, function)
+
+
+def _check_takes_recipe(make_task: MakeTask, name: str) -> None:
+    try:
+        inspect.signature(make_task).bind(None)
+    except TypeError as error:
+        raise ArgumentError(
+            f"`{name}` is no task: {error}.\nA task is a function of a recipe, "
+            "`def my_task(recipe): ...`, that returns a `diffprune.lab.Task`."
+        ) from error
+
+
+def load_recipe(name: str) -> MakeRecipe:
+    """Find a recipe.
+
+    Args:
+        name: A built-in task, the folder of a run, or `file.py:function`, a function
+            from a seed to a recipe.
+
+    Raises:
+        UnknownNameError: If there is no such task, file or function.
+        ArgumentError: If the folder holds no run.
+    """
+    if name in BUILTIN:
+        return BUILTIN[name][1]
+    if Path(name).is_dir():
+        recipe = read_run(Path(name)).recipe
+        return lambda seed: replace(recipe, seed=seed)
+    return find_callable(name)
+
+
+def _plain_recipe(name: str, seed: int) -> Recipe:
+    """For a task without one of its own: enough to see something leave."""
+    return Recipe(name=name, epochs=10, strength=1e-4, gate_lr=1e-2, seed=seed)

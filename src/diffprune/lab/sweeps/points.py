@@ -1,0 +1,91 @@
+"""The runs of a sweep: one recipe, varied. Knows neither studies nor processes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Final
+
+from diffprune._budget import Budget
+from diffprune._budget.budget import absolute
+from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab.training.recipe import Recipe
+
+LIMITS: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run: its name, which is that of its folder, and its recipe."""
+
+    name: str
+    recipe: Recipe
+
+
+def make_points(
+    recipe: Recipe, vary: Mapping[str, Sequence[float | str]]
+) -> list[Point]:
+    """A run for each value of each cost or number; they are not combined.
+
+    Args:
+        recipe: What they have in common.
+        vary: Values by name: a limit of `Budget`, or a number of the recipe.
+
+    Raises:
+        ArgumentError: If there is nothing to vary.
+        UnknownNameError: If neither a budget nor a recipe has something of that name.
+
+    Example:
+        >>> recipe = Recipe(name="mine", epochs=5)
+        >>> [p.name for p in make_points(recipe, {"macs": [0.5, 0.1], "lr": [1e-2]})]
+        ['macs=0.5', 'macs=0.1', 'lr=0.01']
+    """
+    points = [
+        Point(f"{name}={value}".replace(" ", ""), _varied(recipe, name, value))
+        for name, values in vary.items()
+        for value in values
+    ]
+    if not points:
+        raise ArgumentError(
+            "a sweep needs values to go through, such as {'macs': [0.5, 0.3, 0.1]}."
+        )
+    return points
+
+
+def read_values(words: Sequence[str]) -> dict[str, list[float | str]]:
+    """Read values as they are typed: numbers, or amounts with a unit.
+
+    Raises:
+        ArgumentError: If there is no name, or no value.
+
+    Example:
+        >>> read_values(["macs=0.5,0.3", "latency=5ms"])
+        {'macs': [0.5, 0.3], 'latency': ['5ms']}
+    """
+    values = dict[str, list[float | str]]()
+    for word in words:
+        name, equals, typed = word.partition("=")
+        if not (name and equals and typed):
+            raise ArgumentError(
+                f"`{word}` does not say what to vary: type `--vary macs=0.5,0.3,0.1`."
+            )
+        values.setdefault(name, []).extend(map(_number, typed.split(",")))
+    return values
+
+
+def _number(text: str) -> float | str:
+    try:
+        return int(text) if text.isdigit() else float(text)
+    except ValueError:
+        return text
+
+
+def _varied(recipe: Recipe, name: str, value: float | str) -> Recipe:
+    numbers = [f.name for f in fields(Recipe) if f.name not in {"name", "gate"}]
+    if name in LIMITS:
+        absolute(value, 1.0, name)  # raises, before anything is trained
+        return replace(recipe, budget={name: value})
+    if name not in numbers:
+        raise UnknownNameError(
+            f"a sweep cannot vary `{name}`; there are {', '.join(LIMITS)} of a budget "
+            f"and {', '.join(numbers)} of a recipe."
+        )
+    return replace(recipe, **{name: value})

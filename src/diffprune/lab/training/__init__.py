@@ -1,0 +1,1 @@
+"""The training loop of `diffprune train`, and what goes into it."""

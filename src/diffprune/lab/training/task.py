@@ -1,0 +1,79 @@
+"""What a user brings to be trained: a model, data, and what is good. No numbers."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Adam, Optimizer
+
+from diffprune._core.types import Float, Int
+from diffprune.errors import ArgumentError
+from diffprune.lab.training.recipe import Recipe
+from paper.models.lenet5 import MakeGate
+
+
+class Loader(Protocol):
+    """Batches of inputs and targets, over and over: `Batches`, or a `DataLoader`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Start again from the beginning; a batch is a pair of tensors."""
+        ...
+
+    def __len__(self) -> int:
+        """Count the batches."""
+        ...
+
+
+def is_wrong(
+    scores: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]
+) -> Float[Tensor, " batch"]:
+    """One where the highest score is not that of the label, else zero."""
+    return (scores.argmax(dim=1) != labels).float()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """Everything that training needs apart from a recipe.
+
+    Attributes:
+        model: Gates are added to it, unless it has its own.
+        train: What to learn from.
+        test: What to report on after every epoch, and never to choose with.
+        validation: What to choose with, if anything is chosen.
+        loss: Mean loss of a batch, from outputs and targets.
+        error: How wrong each output is, between 0 and 1.
+        optimizer: From parameter groups to an optimizer.
+    """
+
+    model: nn.Module
+    train: Loader
+    test: Loader
+    validation: Loader | None = None
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+    error: Callable[[Tensor, Tensor], Tensor] = is_wrong
+    optimizer: Callable[[list[dict[str, Any]]], Optimizer] = Adam
+
+
+MakeTask = Callable[[Recipe], Task]
+"""A task as users write it: a plain function, called once the seed is set."""
+
+
+def check_task(made: object) -> None:
+    """Refuse what is not a task, saying what is.
+
+    Raises:
+        ArgumentError: If a function that should make a task returned something else.
+    """
+    if not isinstance(made, Task):
+        raise ArgumentError(
+            f"the task is a {type(made).__name__}, where a `diffprune.lab.Task` is "
+            "needed: "
+            "`return lab.Task(model=..., train=..., test=...)`."
+        )
+
+
+def gate_of(recipe: Recipe) -> MakeGate:
+    """What makes the gates of a model that places them itself: none for dense runs."""
+    return nn.Identity if recipe.strength is None else recipe.gate.make

@@ -1,0 +1,45 @@
+import pytest
+
+from diffprune.lab.report.networks import Network, dense_network, network, ratio
+from diffprune.lab.report.sources import read_sources
+
+
+def test_a_finished_run_is_what_its_summary_says(make_run):
+    (source,) = read_sources([make_run("small")])
+    assert network(source, 0.5) == Network(
+        name="small",
+        error=4.0,
+        parameters=10_000,
+        macs=500_000,
+        seconds=0.5,
+        file_size=1_234,
+        widths={"conv1": 4, "conv2": 10, "fc1": 100},
+    )
+
+
+def test_an_unfinished_run_is_what_its_last_epoch_says(make_run):
+    (source,) = read_sources([make_run("young", epochs=2, finished=False)])
+    found = network(source, None)
+    assert (found.error, found.parameters, found.macs) == (8.0, 20_000, 1_000_000)
+    assert found.file_size is None
+
+
+def test_a_trained_dense_run_goes_before_a_rebuilt_network(make_run):
+    sources = read_sources([make_run("full", gates={}), make_run("small")])
+    rebuilt = Network(name="dense", macs=7, seconds=1.5, widths={"conv1": 20})
+    found = dense_network(sources, rebuilt)
+    assert (found.name, found.error, found.macs) == ("dense", 4.0, 2_000_000)
+    assert (found.seconds, found.widths) == (1.5, {"conv1": 20})
+
+
+def test_without_either_nothing_is_known(make_run):
+    assert dense_network(read_sources([make_run("small")]), None) == Network(
+        name="dense"
+    )
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "left"), [(1, 4, 0.25), (None, 4, None), (1, None, None)]
+)
+def test_ratios_are_of_what_is_known(part, whole, left):
+    assert ratio(part, whole) == left

@@ -1,0 +1,92 @@
+import pytest
+
+from diffprune.lab.report import rows as frames
+from diffprune.lab.report.networks import Network
+from diffprune.lab.report.sources import read_sources
+
+
+@pytest.fixture
+def sources(make_run):
+    return read_sources([make_run("full", gates={}), make_run("small")])
+
+
+def test_there_is_a_row_for_every_epoch(sources):
+    rows = frames.epoch_rows(sources)
+    assert [(row["run"], row["epoch"]) for row in rows] == [
+        (run, epoch) for run in ("full", "small") for epoch in (1, 2, 3, 4)
+    ]
+    assert rows[-1]["says"] == "small: 4.00 % error, 4-10-100, 500k MACs"
+
+
+def test_pace_is_processor_time_per_step(sources):
+    assert frames.pace_title(sources) == "Processor time per step, ms"
+    assert frames.epoch_rows(sources)[1]["pace"] == pytest.approx(1250 / 30)
+
+
+def test_old_records_know_no_steps(make_run):
+    folder = make_run("old")
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text(metrics.read_text().replace('"steps": 30', '"steps": 0'))
+    sources = read_sources([folder])
+    assert frames.pace_title(sources) == "Time per epoch, s"
+    assert frames.epoch_rows(sources)[1]["pace"] == 1.5
+
+
+def test_widths_are_shares_of_what_there_was(sources):
+    rows = frames.width_rows(sources[1:], {"conv1": 20, "conv2": 50, "fc1": 500})
+    last = {row["gate"]: (row["units"], row["share"]) for row in rows[-3:]}
+    assert last == {"conv1": (4, 0.2), "conv2": (10, 0.2), "fc1": (100, 0.2)}
+
+
+def test_bars_are_as_long_as_roots():
+    network = Network(name="small", widths={"conv1": 4})
+    before, after = frames.architecture_rows(
+        [network], {"conv1": 16}, at_start="before"
+    )
+    assert (before["right"] - before["left"], after["right"] - after["left"]) == (4, 2)
+    assert (before["state"], after["state"], after["label"]) == (
+        "before",
+        "after",
+        "16 → 4",
+    )
+
+
+def test_histograms_count_every_unit_once(sources):
+    rows = frames.gate_rows(sources, ["fc1"])
+    assert {row["gate"] for row in rows} == {"fc1"}
+    for epoch, units in ((1, 250), (4, 100)):
+        assert sum(row["count"] for row in rows if row["epoch"] == epoch) == units
+
+
+def test_probabilities_are_summed_up(sources):
+    *_, last = frames.probability_rows(sources, "conv1")
+    assert last == {
+        "run": "small",
+        "epoch": 4,
+        "units": 4,
+        "lowest": 0.125,
+        "median": 0.5,
+        "highest": 0.875,
+    }
+
+
+def test_of_many_gates_the_widest_are_drawn_in_order():
+    dense = {f"layer{number}": number % 7 for number in range(20)}
+    drawn = frames.widest(dense)
+    assert len(drawn) == frames.MAX_GATES
+    assert drawn == [gate for gate in dense if gate in drawn]
+    others = set(dense) - set(drawn)
+    assert min(dense[gate] for gate in drawn) >= max(dense[gate] for gate in others)
+
+
+def test_a_probability_of_one_is_in_the_last_bin():
+    assert list(frames._counts([1.0, 0.0, 0.999])) == [(0, 1), (frames.BINS - 1, 2)]
+
+
+def test_long_runs_have_no_more_columns_than_can_be_seen(make_run):
+    (source,) = read_sources([make_run("long", epochs=150, gates={"fc": 4})])
+    rows = frames.gate_rows([source], ["fc"])
+    starts = sorted({row["epoch"] for row in rows})
+    assert len(starts) == 50
+    assert starts[1:] == [row + 3 for row in starts[:-1]]
+    assert {row["epochs"] for row in rows} == {3}

@@ -1,0 +1,95 @@
+import re
+import sys
+
+import pytest
+
+from diffprune.errors import ArgumentError, MissingPackageError
+from diffprune.lab import Recipe
+from diffprune.lab.report import write_report
+
+pytestmark = pytest.mark.usefixtures("no_vega")
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def test_the_file_needs_nothing_else(make_run, tmp_path):
+    path = write_report([make_run("small")], tmp_path / "new" / "report.html")
+    html = path.read_text()
+    assert path == tmp_path / "new" / "report.html"
+    assert not re.search(r"(src|href)=(?!\"#)|url\(|@import|https?:", html)
+    assert path.stat().st_size < 100_000
+
+
+def test_a_large_run_stays_a_few_megabytes(make_run, tmp_path):
+    gates = {f"layer{number}": 640 for number in range(24)}
+    folder = make_run("large", epochs=200, gates=gates)
+    path = write_report([folder], tmp_path / "report.html", measure=False)
+    assert path.stat().st_size < 3_000_000
+    assert path.read_text().count('id="gate-') == 12
+
+
+@pytest.mark.parametrize("field", ["name", "gate"])
+def test_hostile_names_stay_text(make_run, tmp_path, field):
+    gates = {HOSTILE if field == "gate" else "fc": 8}
+    recipe = Recipe(name=HOSTILE, epochs=4, strength={"fc": 1.0})
+    folder = make_run("x", gates=gates, recipe=recipe)
+    if field == "name":
+        folder = folder.rename(folder.with_name(HOSTILE.replace("/", "")))
+    html = write_report([folder], tmp_path / "report.html").read_text()
+    assert "<img" not in html
+    assert "&lt;img src=x" in html
+    assert html.count("</script>") == 3
+
+
+def test_published_points_are_for_their_own_task(make_run, tmp_path):
+    task = "paper.lenet5_tasks:lenet5_mnist"
+    mnist = write_report([make_run("m", task=task)], tmp_path / "m.html", measure=False)
+    other = write_report([make_run("o")], tmp_path / "o.html", measure=False)
+    assert "BC-GHS" in mnist.read_text()
+    assert "BC-GHS" not in other.read_text()
+
+
+def test_several_runs_are_compared(make_run, tmp_path):
+    runs = [make_run("full", gates={}), make_run("a"), make_run("b", epochs=2)]
+    html = write_report(runs, tmp_path / "report.html").read_text()
+    assert "a, smallest of 2: " in html
+    assert 'id="front-macs"' in html
+    assert "<option>a</option><option>b</option>" in html
+
+
+def test_a_dense_run_alone_has_a_report(make_run, tmp_path):
+    path = write_report([make_run("full", gates={})], tmp_path / "report.html")
+    html = path.read_text()
+    assert "Asked for: no gates" in html
+    assert 'id="architecture"' not in html
+    assert "Certificates" not in html
+
+
+def test_certificates_are_summed_up(make_run, tmp_path):
+    html = write_report([make_run("small")], tmp_path / "report.html").read_text()
+    assert "small: 4 removals, each verified." in html
+    assert "differ by at most 4.0e\N{NON-BREAKING HYPHEN}07" in html
+
+
+def test_finished_runs_are_used_and_others_finished(make_run, tmp_path):
+    done = write_report([make_run("done")], tmp_path / "done.html").read_text()
+    folder = make_run("it's not", finished=False)
+    young = write_report([folder], tmp_path / "young.html").read_text()
+    assert "dp.load_pruned(model, " in done
+    assert "diffprune train &#39;" in young
+
+
+def test_nowhere_to_write_is_said_plainly(make_run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        ArgumentError, match=r"cannot write .*file/r.html`: File exists"
+    ):
+        write_report([make_run("small")], tmp_path / "file" / "r.html")
+
+
+@pytest.mark.parametrize("package", ["altair", "vl_convert"])
+def test_a_missing_package_is_named(make_run, tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        MissingPackageError, match=rf"{package}.*\n.*diffprune\[report\]"
+    ):
+        write_report([make_run("small")], tmp_path / "report.html")

@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from diffprune._pruner import Shrinkage
+from diffprune.errors import ArgumentError
+from diffprune.lab.runs.folder import Folder
+from diffprune.lab.runs.records import Epoch, read_run
+
+
+def epoch(number: int, loss: float) -> Epoch:
+    return Epoch(
+        number=number, loss=loss, train_error=1.0, validation_error=None,
+        test_error=1.0, raw={"a": 3}, effective={"a": 2}, parameters=1, macs=1,
+        macs_per_step=3, seconds=1.0, lr=0.1, prob_open={"a": [0.5, 0.25]},
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, recipe):
+    return Folder.open(tmp_path / "deep" / "run", recipe)
+
+
+def test_a_new_folder_holds_recipe_and_environment(folder, recipe):
+    run = read_run(folder.path)
+    assert run.recipe == recipe
+    assert {"python", "torch", "diffprune", "date"} <= run.environment.keys()
+    assert (run.epochs, run.removals, run.outcome) == ((), (), None)
+
+
+def test_an_epoch_that_is_trained_again_is_recorded_once(folder):
+    for number, loss in [(1, 3.0), (2, 2.0), (2, 2.5), (3, 1.0)]:
+        folder.write_epoch(epoch(number, loss), [Shrinkage(number, {"a": 2}, 1, 1)])
+    run = read_run(folder.path)
+    assert run.epochs == (epoch(1, 3.0), epoch(2, 2.5), epoch(3, 1.0))
+    assert run.removals == (Shrinkage(3, {"a": 2}, 1, 1),)
+
+
+def test_records_are_plain_json_lines(folder):
+    folder.write_epoch(epoch(1, 0.5), [])
+    (line,) = (folder.path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(line)["prob_open"] == {"a": [0.5, 0.25]}
+
+
+def test_a_folder_without_a_run_is_named(tmp_path):
+    with pytest.raises(ArgumentError, match=r"holds no run: there is no `recipe.json`"):
+        read_run(tmp_path)
+
+
+def test_a_run_says_where_its_task_is(tmp_path, recipe):
+    Folder.open(tmp_path / "run", recipe, task="../mine.py:task")
+    assert read_run(tmp_path / "run").task == "../mine.py:task"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("recipe.json", "{"),
+        ("recipe.json", '{"name": 1}'),
+        ("recipe.json", "[]"),
+        ("environment.json", "{"),
+        ("metrics.jsonl", "{"),
+        ("metrics.jsonl", '{"number": 1}'),
+    ],
+)
+def test_a_damaged_run_is_explained(folder, name, text):
+    (folder.path / name).write_text(text)
+    with pytest.raises(ArgumentError, match="is damaged, or of another version"):
+        read_run(folder.path)

@@ -1,0 +1,80 @@
+import functools
+import sys
+
+import pytest
+
+from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab.runs.import_spec import find_callable, spell
+
+SOURCE = """
+from dataclasses import dataclass
+from {sibling} import width
+
+@dataclass
+class Settings:
+    width: int = width
+
+def mine():
+    return Settings().width
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, request):
+    """A file that imports its neighbour; module names are unique to each test."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    sibling = f"sibling_{request.node.name}".split("[", maxsplit=1)[0]
+    (tmp_path / f"{sibling}.py").write_text("width = 7")
+    (tmp_path / "mine.py").write_text(SOURCE.format(sibling=sibling))
+    return tmp_path
+
+
+def test_a_file_may_import_its_neighbours(folder):
+    assert find_callable(f"{folder}/mine.py:mine")() == 7
+
+
+def test_a_module_is_looked_for_in_the_present_folder(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "own_module.py").write_text("def f(): return 3")
+    assert find_callable("own_module:f")() == 3
+
+
+def test_a_function_is_spelt_so_that_it_is_found_from_its_folder(folder, monkeypatch):
+    run = folder / "runs" / "one"
+    run.mkdir(parents=True)
+    spelt = spell(find_callable(f"{folder}/mine.py:mine"), run)
+    assert spelt == "../../mine.py:mine"
+    monkeypatch.chdir(run)
+    assert find_callable(spelt)() == 7
+
+
+@pytest.mark.parametrize("function", [lambda: 0, functools.partial(print), print])
+def test_what_has_no_place_is_not_spelt(function, tmp_path):
+    assert spell(function, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("nowhere.py:f", "there is no file `nowhere.py`"),
+        ("no.such.module:f", "there is no module `no`"),
+        ("{folder}/mine.py:f", "has no function `f`; it has `Settings`, `mine`"),
+        ("math:sqroot", "`math` has no function `sqroot`"),
+    ],
+)
+def test_names_that_lead_nowhere_are_explained(folder, spec, message):
+    with pytest.raises(UnknownNameError, match=message):
+        find_callable(spec.format(folder=folder))
+
+
+def test_other_files_are_refused(folder):
+    (folder / "mine.txt").touch()
+    with pytest.raises(ArgumentError, match=r"its name lacks `\.py`"):
+        find_callable(f"{folder}/mine.txt:f")
+
+
+def test_what_a_module_itself_misses_is_not_hidden(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "lacking.py").write_text("import surely_not_installed")
+    with pytest.raises(ModuleNotFoundError, match="surely_not_installed"):
+        find_callable("lacking:f")

@@ -1,0 +1,64 @@
+import json
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+
+from diffprune.errors import ArgumentError
+from diffprune.lab import GateSettings, Recipe
+from paper.lenet5_tasks import digits_sigmoid, table1_sigmoid, table1_softmax
+
+SHORT = Recipe(name="short", epochs=10)
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        table1_softmax(1),
+        table1_sigmoid(2),
+        digits_sigmoid(),
+        replace(SHORT, decay="steps", decay_after=(3, 6), strength=None),
+    ],
+)
+def test_a_recipe_survives_json(recipe):
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+
+
+def test_a_recipe_is_frozen():
+    with pytest.raises(FrozenInstanceError):
+        SHORT.lr = 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "factors"),
+    [
+        ({}, [1, 1, 1, 1]),
+        ({"decay": "cosine"}, [1, 0.79389, 0.34549, 0.02447]),
+        ({"decay": "steps", "decay_after": (3, 9)}, [1, 0.2, 0.2, 0.04]),
+        (
+            {"decay": "steps", "decay_after": (4,), "decay_factor": 0.5},
+            [1, 1, 0.5, 0.5],
+        ),
+    ],
+)
+def test_learning_rates_fall_as_asked(changes, factors):
+    recipe = replace(SHORT, **changes)
+    found = [recipe.lr_factor(epoch) for epoch in (0, 3, 6, 9)]
+    assert found == pytest.approx(factors, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"epochs": 0}, r"at least one epoch, got 0\.\nType `--epochs 1`"),
+        ({"batch_size": 0}, "at least 1, got 0"),
+    ],
+)
+def test_impossible_numbers_are_refused(changes, message):
+    with pytest.raises(ArgumentError, match=message):
+        replace(SHORT, **changes)
+
+
+def test_gates_are_made_as_set():
+    gate = GateSettings(u="softmax", sigma=2.0, dropout=0.5).make(7)
+    assert (gate.size, gate.u, gate.sigma) == (7, "softmax", 2.0)
+    assert gate.log_noise_var.item() == 0

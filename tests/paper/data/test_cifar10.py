@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+import torch
+
+from paper.data.cifar10 import FILES, augment, load_cifar10, normalise
+from paper.data.fetch import cache_folder
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
+
+
+def test_normalised_images_have_the_scale_of_the_data_set():
+    images = torch.tensor([125.3, 123.0, 113.9]).view(1, 3, 1, 1).expand(2, 3, 32, 32)
+    assert normalise(images).abs().max() == 0
+    assert normalise(images + 63).flatten(2).mean(dim=(0, 2))[0].item() == 1
+
+
+def test_an_augmented_image_is_a_shifted_and_perhaps_mirrored_one():
+    images = torch.from_numpy(IMAGES).permute(0, 3, 1, 2)
+    plain, found = normalise(images), augment(images)
+    padded = torch.nn.functional.pad(plain, [4] * 4, mode="reflect")
+    for x, big in zip(found, padded, strict=True):
+        flipped = big.flip(-1)
+        shifts = [
+            (y, z) for y in range(9) for z in range(9) for source in (big, flipped)
+            if source[:, y : y + 32, z : z + 32].equal(x)
+        ]  # fmt: skip
+        assert len(shifts) == 1
+
+
+def test_augmentation_mirrors_half_and_uses_every_shift():
+    ramp = torch.arange(32.0).expand(2000, 3, 32, 32)
+    corners = augment(ramp)[:, 0, 0, 4:28]
+    mirrored = (corners[:, 0] > corners[:, -1]).float().mean()
+    assert mirrored.item() == pytest.approx(0.5, abs=0.05)
+    assert len(corners[:, 0].unique()) > 9
+
+
+@pytest.mark.slow
+def test_cifar10_is_whole():
+    if FILES.faults(cache_folder() / FILES.name):
+        pytest.skip("NOT TESTED ON REAL DATA: CIFAR-10 is not in the cache")
+    data = load_cifar10()
+    assert data.train.images.shape == (50_000, 3, 32, 32)
+    assert data.test.labels.bincount().tolist() == [1000] * 10
+    mean = data.train.images.float().mean(dim=(0, 2, 3)) / 255
+    assert mean.tolist() == pytest.approx([0.4914, 0.4822, 0.4465], abs=1e-4)

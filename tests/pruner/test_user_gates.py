@@ -1,0 +1,220 @@
+"""Gates that users place: residual streams, flattened maps, what is left of them."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn, optim
+
+import diffprune as dp
+from diffprune._pruner.user_gates import Select
+from diffprune.errors import ArgumentError, UnknownNameError
+
+
+class Block(nn.Module):
+    """x -> [norm -> relu ->] conv -> norm -> relu -> gate -> conv -> (+ x) -> gate."""
+
+    def __init__(self, width, hidden, *, pre_activation):
+        super().__init__()
+        first = nn.Sequential(nn.BatchNorm2d(width), nn.ReLU())
+        self.first = first if pre_activation else nn.Identity()
+        self.conv1 = nn.Conv2d(width, hidden, 3, padding=1)
+        self.norm = nn.BatchNorm2d(hidden)
+        self.inner = dp.Gate(hidden)
+        self.conv2 = nn.Conv2d(hidden, width, 3, padding=1)
+        self.outer = dp.Gate(width)
+
+    def forward(self, x):
+        y = self.conv1(self.first(x))
+        y = self.inner(self.norm(y).relu())
+        return self.outer(x + self.conv2(y))
+
+
+class Stream(nn.Module):
+    """conv stem -> 3 residual blocks -> relu -> mean -> fc."""
+
+    def __init__(self, *, pre_activation):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 13, 3, padding=1)
+        self.blocks = nn.Sequential(
+            *(Block(13, hidden, pre_activation=pre_activation) for hidden in (7, 11, 5))
+        )
+        self.fc = nn.Linear(13, 4)
+
+    def forward(self, x):
+        return self.fc(self.blocks(self.stem(x)).relu().mean((2, 3)))
+
+
+CLOSED = {
+    "blocks.0.outer": [0, 1, 2, 3],
+    "blocks.1.outer": [0, 1, 4, 5],
+    "blocks.2.outer": [0, 4, 6, 7],
+    "blocks.0.inner": [2, 3],
+    "blocks.2.inner": [0],
+}
+OUTER = [f"blocks.{i}.outer" for i in range(3)]
+
+
+def make(*, pre_activation):
+    """A pruner of a residual network whose blocks close different units."""
+    model = Stream(pre_activation=pre_activation).double()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.normal_(module.running_mean)
+            nn.init.uniform_(module.running_var, 0.5, 2.0)
+            nn.init.normal_(module.weight)
+            nn.init.normal_(module.bias)
+    x = torch.randn(4, 3, 6, 6, dtype=torch.float64)
+    pruner = dp.Pruner(model, x, schedule=lambda _: False)
+    for name, closed in CLOSED.items():
+        pruner.gates[name].logits.data[closed] -= 5.0
+    return pruner, x
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "pre_activation"])
+def stream(request):
+    return make(pre_activation=request.param)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_residual_stream_is_cut_exactly(stream, training):
+    pruner, x = stream
+    whole = copy.deepcopy(pruner.model).train(training)
+    assert pruner.remove_closed_().certificate.max_relative < 1e-12
+    pruner.model.train(training)
+    torch.testing.assert_close(pruner.model(x), whole(x), rtol=0, atol=1e-10)
+
+
+def test_layouts_only_shrink_along_the_stream():
+    pruner, _ = make(pre_activation=False)
+    pruner.remove_closed_()
+    units = [set(range(13)) - set(CLOSED[name]) for name in OUTER]
+    layouts = [units[0] | units[1] | units[2], units[1] | units[2], units[2]]
+    widths = [pruner.gates[name].width for name in OUTER]
+    assert widths == [len(layout) for layout in layouts]
+    assert pruner.model.blocks[1].conv1.in_channels == len(layouts[0])
+    assert pruner.model.blocks[2].conv1.in_channels == len(layouts[1])
+    assert pruner.model.fc.in_features == len(layouts[2])
+
+
+def test_a_closed_unit_that_a_norm_turns_into_a_constant_stays():
+    pruner, _ = make(pre_activation=True)
+    pruner.remove_closed_()
+    last = 13 - len(CLOSED["blocks.2.outer"])
+    assert [pruner.gates[name].width for name in OUTER] == [13, 13, last]
+
+
+def test_a_residual_stream_trains_on_as_if_nothing_had_gone(stream):
+    pruner, x = stream
+    model = pruner.model.train()
+    optimizer = optim.SGD(pruner.parameter_groups(lr=1e-2), momentum=0.9)
+    whole, other = copy.deepcopy((model, optimizer))
+    pruner.remove_closed_(optimizer)
+    for net, steps in ((model, optimizer), (whole, other)):
+        for _ in range(3):
+            steps.zero_grad()
+            (net(x).square().mean() + dp.expected_l0(net, 1e-3)).backward()
+            steps.step()
+    torch.testing.assert_close(model(x), whole(x), rtol=0, atol=1e-9)
+
+
+def test_finished_gates_are_identities_or_selections(stream):
+    pruner, x = stream
+    whole = copy.deepcopy(pruner.model).eval()
+    small = pruner.finalize().eval()
+    torch.testing.assert_close(small(x), whole(x), rtol=0, atol=1e-10)
+    assert not any(isinstance(module, dp.Gate) for module in small.modules())
+    assert all(type(block.inner) is nn.Identity for block in small.blocks)
+    kinds = {type(block.outer) for block in small.blocks}
+    assert kinds <= {nn.Identity, Select}
+    assert type(small) is Stream
+
+
+class Flattened(nn.Module):
+    """conv -> relu -> flatten -> gate on single features -> fc -> gate -> fc."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(1, 3, 3)
+        self.gate1 = dp.Gate(48)
+        self.fc1 = nn.Linear(48, 9)
+        self.gate2 = dp.Gate(9)
+        self.fc2 = nn.Linear(9, 2)
+
+    def forward(self, x):
+        x = self.gate1(self.conv(x).relu().flatten(1))
+        return self.fc2(self.gate2(self.fc1(x).relu()))
+
+
+@pytest.mark.parametrize("whole_filter", [False, True])
+def test_gates_after_a_flatten(whole_filter):
+    model, x = Flattened().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
+    pruner = dp.Pruner(model, x)
+    closed = range(16) if whole_filter else [0, 5, 17, 40]
+    pruner.gates["gate1"].logits.data[list(closed)] -= 5.0
+    pruner.gates["gate2"].logits.data[:3] -= 5.0
+    before = model.eval()(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), before, rtol=0, atol=1e-12)
+    assert small.conv.out_channels == (2 if whole_filter else 3)
+    assert small.fc1.in_features == 48 - len(closed)
+    assert type(small.gate2) is nn.Identity
+    assert type(small.gate1) is (nn.Identity if whole_filter else Select)
+
+
+def test_gates_in_a_row_that_let_nothing_through_leave_a_model_that_runs():
+    class InARow(Flattened):
+        def __init__(self):
+            super().__init__()
+            self.gate0 = dp.Gate(3)
+
+        def forward(self, x):
+            x = self.gate1(self.gate0(self.conv(x).relu()).flatten(1))
+            return self.fc2(self.gate2(self.fc1(x).relu()))
+
+    model, x = InARow().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
+    pruner = dp.Pruner(model, x)
+    pruner.gates["gate0"].logits.data[2] -= 5.0
+    pruner.gates["gate1"].logits.data[:32] -= 5.0  # what is open is all of filter 2
+    before = model.eval()(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), before, rtol=0, atol=1e-12)
+    assert small.conv.out_channels == 1
+
+
+@pytest.mark.parametrize("options", [{"dropout": 0.3}, {"u": "softmax"}, {}])
+def test_finalizing_in_train_mode_takes_the_values_of_inference(options):
+    class Net(Flattened):
+        def __init__(self):
+            super().__init__()
+            self.gate2 = dp.Gate(9, **options)
+
+    model, x = Net().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
+    pruner = dp.Pruner(model, x)
+    before = model.eval()(x)
+    model.train()
+    small = pruner.finalize()
+    assert small.training
+    torch.testing.assert_close(small.eval()(x), before, rtol=0, atol=1e-12)
+
+
+def test_gates_are_not_made_for_a_model_that_has_some():
+    with pytest.raises(ArgumentError, match="this model has its own: `gate1`, `gate2`"):
+        dp.Pruner(Flattened(), torch.rand(1, 1, 6, 6), gate=lambda g: dp.Gate(g.size))
+
+
+def test_patterns_name_placed_gates():
+    model, x = Flattened(), torch.rand(1, 1, 6, 6)
+    with pytest.raises(
+        UnknownNameError, match="nothing matches `fc`; there are `gate1`"
+    ):
+        dp.Pruner(model, x, strength={"fc": 1.0})
+    pruner = dp.Pruner(model, x, strength={"gate2": 2.0})
+    assert pruner.penalty() <= 2.0 * 9
+
+
+def test_a_model_with_placed_gates_has_one_pruner():
+    model, x = Flattened(), torch.rand(1, 1, 6, 6)
+    dp.Pruner(model, x)
+    with pytest.raises(ArgumentError, match="already has a pruner"):
+        dp.Pruner(model, x)

@@ -1,0 +1,156 @@
+import copy
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from diffprune._graph import find_groups
+from diffprune._surgery.diagnose import layout
+from diffprune._surgery.equivalence import certify, mask
+from diffprune.errors import RemovalError
+
+
+class Net(nn.Module):
+    """3 -> fc 5 -> ReLU -> `after` -> fc 2 -> `last`."""
+
+    def __init__(self, after=nn.Identity, last=nn.Identity):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(3, 5), nn.Linear(5, 2)
+        self.after, self.last = after(), last()
+
+    def forward(self, x):
+        return self.last(self.fc2(self.after(F.relu(self.fc1(x)))))
+
+
+class Lambda(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+X = torch.rand(4, 3)
+KEEP = {"fc1": torch.tensor([True, True, False, True, True])}
+
+
+def wrong(model, by):
+    """A copy whose last layer is off by so much."""
+    other = copy.deepcopy(model)
+    with torch.no_grad():
+        other.fc2.bias += by
+    return other
+
+
+def test_masking_zeroes_the_slices_of_removed_units_in_a_copy():
+    model = Net()
+    before = copy.deepcopy(model.state_dict())
+    masked = mask(model, find_groups(model, X), KEEP)
+    assert masked.fc1.weight[2].count_nonzero() == 0
+    assert masked.fc1.bias[2] == 0
+    assert masked.fc2.weight[:, 2].count_nonzero() == 0
+    kept = masked.fc1.weight[KEEP["fc1"]]
+    assert torch.equal(kept, model.fc1.weight[KEEP["fc1"]])
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_equal_models_are_certified_in_double_precision():
+    model = Net()
+    certificate = certify(model, model, X)
+    assert (certificate.max_absolute, certificate.dtype) == (0.0, "float64")
+
+
+def test_a_difference_in_double_precision_is_final():
+    """Float32 would hide it behind its own tolerance."""
+    model = Net()
+    with pytest.raises(RemovalError, match=r"something else.*\(float64\)"):
+        certify(model, wrong(model, 3e-7), X)
+
+
+def only_single(x):
+    if x.dtype != torch.float32:
+        raise TypeError("float32 only")
+    return x
+
+
+def test_models_that_only_run_in_single_precision_are_compared_in_it():
+    model = Net(after=partial(Lambda, only_single))
+    assert certify(model, wrong(model, 3e-7), X).dtype == "float32"
+    with pytest.raises(RemovalError, match=r"something else.*\(float32\)"):
+        certify(model, wrong(model, 1e-3), X)
+
+
+def test_models_that_cast_inside_are_allowed_the_rounding_of_that_cast():
+    model = Net(last=partial(Lambda, lambda x: x.float().double()))
+    assert certify(model, wrong(model, 3e-7), X).dtype == "float32"
+    assert certify(model, model, X).dtype == "float64"
+
+
+def test_integers_have_to_be_equal():
+    model = Net(last=partial(Lambda, lambda x: (x * 1e6).round().long()))
+    certify(model, model, X)
+    with pytest.raises(RemovalError, match="something else"):
+        certify(model, wrong(model, 1e-6), X)
+
+
+def test_random_outputs_are_reported_as_such():
+    model = Net(after=partial(Lambda, partial(F.dropout, p=0.5)))
+    with pytest.raises(RemovalError, match="random numbers in eval mode"):
+        certify(model, wrong(model, 1e-3), X)
+
+
+def test_a_failure_names_the_module_it_happened_in():
+    model, small = Net(), Net()
+    small.fc2 = nn.Linear(4, 2)
+    message = "fails in `fc2`: RuntimeError"
+    with pytest.raises(RemovalError, match=message):
+        certify(model, small, X)
+
+
+def test_a_failure_outside_all_layers_names_the_forward():
+    small = Net()
+    small.fc2 = None
+    with pytest.raises(RemovalError, match="fails in the model's own forward"):
+        certify(Net(), small, X)
+
+
+def test_a_difference_names_the_first_module_that_disagrees():
+    model = Net()
+    groups = find_groups(model, X)
+    other = wrong(model, 0.1)
+    with pytest.raises(RemovalError, match="first in `fc2`"):
+        certify(model, other, X, kept=partial(layout, groups, {}))
+
+
+def test_other_output_structures_are_refused():
+    model = Net()
+    other = copy.deepcopy(model)
+    other.last = Lambda(lambda x: (x, x))
+    with pytest.raises(RemovalError, match="something else"):
+        certify(model, other, X)
+
+
+class Counts(Net):
+    """Changes a buffer at every call, in eval mode too."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("make", [Net, Counts])
+def test_certifying_leaves_both_models_alone(make):
+    model, small = make().train(), make().train()
+    small.load_state_dict(model.state_dict())
+    before = copy.deepcopy(model.state_dict())
+    certify(model, small, X)
+    for each in (model, small):
+        torch.testing.assert_close(each.state_dict(), before, rtol=0, atol=0)
+        assert each.training
