@@ -45,7 +45,7 @@ def find_groups(
         UnknownNameError: If a pattern matches no layer.
         TraceError: If the control flow of the model depends on values.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> [(group.name, group.size) for group in find_groups(model, torch.rand(2, 3))]
