@@ -8,8 +8,8 @@ DIGITS = "paper.lenet5_tasks:lenet5_digits"
 TASK = """
 import torch
 from torch import nn
-from diffprune.experiment import Task
-from diffprune.recipes.examples import Batches, Examples
+from diffprune.lab import Task
+from diffprune.lab.image_batches import Batches, Examples
 
 def toy(recipe):
     inputs = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
