@@ -26,9 +26,9 @@ import diffprune as dp
 from diffprune import lab
 from diffprune.lab import Run, read_run
 from diffprune.lab.image_batches import Batches, Examples, Split
-from diffprune.lab.report.references import lenet5_on_mnist
+from paper.published import lenet5_on_mnist
 from diffprune.lab.runs.records import Epoch
-from diffprune.lab.training.progress_bar import architecture
+from diffprune.lab.formatting import architecture
 from diffprune.lab.training.recipe import Recipe
 from diffprune.lab.training.task import MakeTask, Task, is_wrong
 from paper.data.mnist import load_mnist
