@@ -20,7 +20,7 @@ def plain(html: str) -> str:
     Raises:
         KeyError: If a formula uses a command that is not in the table.
 
-    Example:
+    Examples:
         >>> plain(r"the paper's $\lambda_j \ge 0$")
         "the paper's <i>λ<sub>j</sub> ≥ 0</i>"
     """

@@ -10,7 +10,7 @@ from torch.utils.flop_counter import flop_registry
 class MacCounter(TorchDispatchMode):
     """Collects one count per convolution or matrix product, in order of execution.
 
-    Example:
+    Examples:
         >>> import torch
         >>> with MacCounter() as counter:
         ...     _ = torch.ones(2, 3) @ torch.ones(3, 5)

@@ -41,7 +41,7 @@ def main_reason(groups: Groups) -> str:
 def random_mask(size: int, ratio: float) -> torch.Tensor:
     """Keeps all but a random share of the units, and always at least one.
 
-    Example:
+    Examples:
         >>> int(random_mask(10, 0.3).sum()), int(random_mask(1, 0.3).sum())
         (7, 1)
     """

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 def scramble_(model: nn.Module, seed: int = 0) -> nn.Module:
     """Turn `model` into a float64 model in eval mode without special values.
 
-    Example:
+    Examples:
         >>> norm = scramble_(nn.BatchNorm1d(3))
         >>> bool((norm.bias != 0).all() and (norm.running_mean != 0).all())
         True

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 def mask_(original: nn.Module, small: nn.Module) -> int:
     """Zero what `small` no longer holds; count the entries of the tensors touched.
 
-    Example:
+    Examples:
         >>> whole, part = nn.Linear(1, 3, bias=False), nn.Linear(1, 2, bias=False)
         >>> _ = part.weight.data.copy_(whole.weight[[0, 2]])
         >>> mask_(whole, part), whole.weight.flatten().ne(0).tolist()
@@ -39,7 +39,7 @@ def kept_indices(original: Tensor, small: Tensor) -> list[Tensor]:
     Raises:
         ArithmeticError: If `small` is not made of slices of `original`.
 
-    Example:
+    Examples:
         >>> original = torch.arange(12.0).view(3, 4)
         >>> kept_indices(original, original[[0, 2]][:, [1, 3]])
         [tensor([0, 2]), tensor([1, 3])]

@@ -20,7 +20,7 @@ _NUM_CLASSES = 10
 class Widths(NamedTuple):
     """Units per layer, with the costs that follow from them.
 
-    Example:
+    Examples:
         >>> dense = Widths(20, 50, 800, 500)
         >>> print(dense, dense.parameters, dense.macs)
         20-50-800-500 431080 2293000

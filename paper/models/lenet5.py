@@ -24,7 +24,7 @@ class LeNet5(nn.Module):
     Those of the convolutions follow the pooling, where there is four times less to
     multiply: a gate is never negative, so it commutes with taking a maximum.
 
-    Example:
+    Examples:
         >>> import torch
         >>> LeNet5()(torch.zeros(2, 1, 28, 28)).shape
         torch.Size([2, 10])

@@ -113,7 +113,7 @@ class ResNet(nn.Module):
 def resnet18(*, num_classes: int = 1000, width: int = 64) -> ResNet:
     """ResNet-18.
 
-    Example:
+    Examples:
         >>> sum(p.numel() for p in resnet18().parameters())
         11689512
     """
@@ -123,7 +123,7 @@ def resnet18(*, num_classes: int = 1000, width: int = 64) -> ResNet:
 def resnet50(*, num_classes: int = 1000, width: int = 64) -> ResNet:
     """ResNet-50, with the stride on the 3x3 convolutions.
 
-    Example:
+    Examples:
         >>> sum(p.numel() for p in resnet50().parameters())
         25557032
     """

@@ -63,7 +63,7 @@ class WideResNet(nn.Module):
         gates_first: Gate the sums before they are normalised, to the letter of the
             paper. Units that are closed there then stay in the network.
 
-    Example:
+    Examples:
         >>> import torch
         >>> WideResNet(10, 1)(torch.zeros(2, 3, 32, 32)).shape
         torch.Size([2, 10])

@@ -50,7 +50,7 @@ ROWS: Final = (
 def wide_macs(widths: Widths) -> int:
     """Multiply-adds for one image, if the widths are exactly these.
 
-    Example:
+    Examples:
         >>> wide_macs(WHOLE)
         5243328768
         >>> round(wide_macs(PRINTED["high"]) / wide_macs(WHOLE), 3)

@@ -11,7 +11,7 @@ from benchmarks.coverage.case import Inputs
 def image(size: int, *, channels: int = 3) -> Callable[[], Inputs]:
     """Two random square images in float64.
 
-    Example:
+    Examples:
         >>> image(32)()[0].shape
         torch.Size([2, 3, 32, 32])
     """

@@ -43,7 +43,7 @@ class Budget:
         steps: Optimizer steps of the whole training. Units leave during the first half,
             the second lets the model recover.
 
-    Example:
+    Examples:
         >>> Budget(macs=0.3, size="200 kB").asked()
         {'macs': 0.3, 'size': '200 kB'}
     """
@@ -88,7 +88,7 @@ def absolute(amount: Amount, whole: float, name: str) -> float:
     Raises:
         ArgumentError: If it is not a positive number, or its unit is unknown.
 
-    Example:
+    Examples:
         >>> absolute(0.5, 40.0, "macs"), absolute("5 ms", 40.0, "latency")
         (20.0, 0.005)
     """

@@ -35,7 +35,7 @@ def choose(
         waste: If a larger part remains unused, one more unit of some group may leave to
             make room for those of others.
 
-    Example:
+    Examples:
         >>> scores = [torch.tensor([0.1, 0.9, 0.5]), torch.tensor([0.3, 0.2, 0.8])]
         >>> choose(scores, [1, 1], lambda widths: float(widths.prod()) / 4)
         [tensor([False,  True,  True]), tensor([ True, False,  True])]

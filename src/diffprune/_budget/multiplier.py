@@ -34,7 +34,7 @@ class Multiplier:
     ) -> "Multiplier":
         """The multiplier after one more error, kept within bounds.
 
-        Example:
+        Examples:
             >>> Multiplier(0.0).after(2.0, Gains(0.5), 0.0, 9.0).value
             1.0
         """

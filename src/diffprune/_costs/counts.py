@@ -73,7 +73,7 @@ _CODES: Final[Mapping[torch.dtype, str]] = {
 def header_bytes(tensors: Mapping[str, Tensor]) -> int:
     """Length of a safetensors header: a number of eight bytes, then padded JSON.
 
-    Example:
+    Examples:
         >>> from safetensors.torch import save
         >>> tensors = {"weight": torch.ones(3, 5), "bias": torch.ones(3)}
         >>> len(save(tensors)) - 4 * 18 == header_bytes(tensors)

@@ -30,7 +30,7 @@ class Polynomial:
             widths in rising order; a width that appears twice is squared.
         num_widths: How many widths there are.
 
-    Example:
+    Examples:
         >>> area_and_border = Polynomial({(0, 1): 1, (0,): 2, (1,): 2, (): 4}, 2)
         >>> area_and_border(torch.tensor([3.0, 5.0]))
         tensor(35., dtype=torch.float64)

@@ -39,7 +39,7 @@ def batch_size(inputs: ExampleInputs, dim: int) -> int:
 def resized(inputs: ExampleInputs, dim: int, size: int) -> Any:  # noqa: ANN401 - as nested as given
     """The inputs with another number of examples, repeated or left out in turn.
 
-    Example:
+    Examples:
         >>> resized(torch.tensor([[1, 2], [3, 4]]), 0, 3).tolist()
         [[1, 2], [3, 4], [1, 2]]
     """

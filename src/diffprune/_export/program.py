@@ -39,7 +39,7 @@ def to_exported_program(
             batch size.
         ExportError: If the program would compute something else.
 
-    Example:
+    Examples:
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> program = to_exported_program(model, torch.rand(2, 3))
         >>> program.module()(torch.rand(7, 3)).shape

@@ -9,8 +9,7 @@ from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 
 from diffprune._graph.axes import atoms
-from diffprune._graph.collect import collect
-from diffprune._graph.groups import Groups
+from diffprune._graph.groups import Groups, collect
 from diffprune._graph.infer import Solution, solve
 from diffprune._graph.ops import Op, Rule
 from diffprune._graph.rule_api import Frozen
@@ -45,7 +44,7 @@ def find_groups(
         UnknownNameError: If a pattern matches no layer.
         TraceError: If the control flow of the model depends on values.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> [(group.name, group.size) for group in find_groups(model, torch.rand(2, 3))]

@@ -23,7 +23,7 @@ Evidence: TypeAlias = Callable[[str, int], Bool[Tensor, " n"]]
 def unit_numbers(axis: Axis, atom: Atom) -> Int[Tensor, " n"]:
     """For each element of the axis, its unit of the atom; -1 where it has none.
 
-    Example:
+    Examples:
         >>> atom = Atom(2)
         >>> unit_numbers((Cat(((atom, Atom(2)), (Atom(3),))),), atom)
         tensor([ 0,  0,  1,  1, -1, -1, -1])

@@ -64,7 +64,7 @@ def evaluate(
 ) -> int:
     """Value of a source when its attributes and dimensions have other values.
 
-    Example:
+    Examples:
         >>> width = Attribute("", "width", 6)
         >>> evaluate(Formula("//", width, 2), lambda _: 10)
         5

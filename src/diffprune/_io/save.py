@@ -43,7 +43,7 @@ def save_pruned(
         ArgumentError: If the model has gates or is wrapped, or holds something that is
             neither a tensor nor a width; nothing was written.
 
-    Example:
+    Examples:
         >>> import tempfile, torch
         >>> import diffprune as dp
         >>> make = lambda: nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))

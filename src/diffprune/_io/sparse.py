@@ -26,7 +26,7 @@ DENSE: Final = "dense:"
 def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
     """Write all parameters and buffers; return the number of bytes.
 
-    Example:
+    Examples:
         >>> import tempfile, pathlib
         >>> layer = nn.Linear(100, 100, bias=False)
         >>> layer.weight.data[10:] = 0.0

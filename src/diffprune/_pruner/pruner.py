@@ -70,7 +70,7 @@ class Pruner(Generic[ModuleT]):
         on_budget: Called with every budget once the model has met it and recovered, and
             with a plain copy of the model as it then is.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> pruner = Pruner(model, torch.rand(4, 3), strength=1e-3)

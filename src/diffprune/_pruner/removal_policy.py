@@ -64,7 +64,7 @@ def reopening_probability(gate: Gate) -> Float[Tensor, " units"]:
     With noise that is known: the chance that it is drawn open. Without, a unit that
     competes moves with the others; then it is the open probability of the penalty.
 
-    Example:
+    Examples:
         >>> gate = Gate(4, dropout=0.5)
         >>> gate.logits.data[0] = -50.0  # however low, noise of its size flips its sign
         >>> reopening_probability(gate)[0].round(decimals=2)

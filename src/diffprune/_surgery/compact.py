@@ -56,7 +56,7 @@ def compact(
     Raises:
         RemovalError: If the smaller model would compute something else.
 
-    Example:
+    Examples:
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> with torch.no_grad():
         ...     model[0].weight[1:3] = 0

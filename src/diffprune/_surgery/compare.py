@@ -59,7 +59,7 @@ def gap(expected: Tensor, actual: Tensor) -> Gap:
 
     Other shapes or types, and other integers, are infinitely far; NaN equals NaN.
 
-    Example:
+    Examples:
         >>> gap(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.5]))
         Gap(absolute=0.5, relative=0.25)
     """

@@ -65,7 +65,7 @@ def widen(
 ) -> Bool[Tensor, " units"]:
     """Keep the best removed units too, until `width` units stay or there are no more.
 
-    Example:
+    Examples:
         >>> widen(torch.tensor([False, True, False]), 2, torch.tensor([0.1, 0.2, 0.3]))
         tensor([False,  True,  True])
     """

@@ -74,7 +74,7 @@ _WIDTHS: Sequence[tuple[_Kinds, Callable[[Any], Widths]]] = (
 def refresh_attributes_(layer: nn.Module) -> None:
     """Make the widths a layer reports about itself those of its tensors.
 
-    Example:
+    Examples:
         >>> layer = nn.Linear(3, 5)
         >>> layer.weight = nn.Parameter(layer.weight[:4])
         >>> refresh_attributes_(layer)

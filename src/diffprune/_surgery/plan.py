@@ -144,7 +144,7 @@ def plan_removal(
         UnknownNameError: If a name is not that of a group.
         ArgumentError: If a mask has the wrong length or type, or keeps nothing.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from diffprune import find_groups
         >>> model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 2))

@@ -61,7 +61,7 @@ def remove(
             something has to stay.
         RemovalError: If the smaller model would compute something else.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> keep = {"0": torch.tensor([True, False, True, True, False])}

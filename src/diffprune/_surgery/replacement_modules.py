@@ -23,7 +23,7 @@ class Stub:
         strides: Keep one position in so many, for each of the last dimensions.
         wider: Channels to add in front of those dimensions; to drop if negative.
 
-    Example:
+    Examples:
         >>> import torch
         >>> Stub().build()
         Threshold(threshold=inf, value=0.0)

@@ -32,7 +32,7 @@ class ApproximateBernoulli(Distribution):
         threshold: The paper's $\beta$, one number or one per unit.
         sharpness: The paper's $\zeta \ge 0$; the larger, the closer to binary.
 
-    Example:
+    Examples:
         >>> base = torch.distributions.Normal(torch.tensor([-1.0, 0.0, 1.0]), 1.0)
         >>> gates = ApproximateBernoulli(base, threshold=0.5)
         >>> gates.event_shape, gates.prob_open()

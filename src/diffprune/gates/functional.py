@@ -59,7 +59,7 @@ def softmax_log_odds(
     the largest: only that one can hold more than half of the mass. Its rivals are
     therefore added up on their own.
 
-    Example:
+    Examples:
         >>> softmax_log_odds(torch.tensor([1e4, 0.0]), torch.tensor(-torch.inf))
         tensor([ 10000., -10000.])
     """
@@ -89,7 +89,7 @@ def open_probability(
     Above 1/2 exactly where the margin is positive, and accurate in the lower tail,
     where one minus the upper one would round to zero.
 
-    Example:
+    Examples:
         >>> open_probability(torch.tensor([-10.0, 0.0, 10.0]), sigma=1.0)
         tensor([7.6199e-24, 5.0000e-01, 1.0000e+00])
     """
@@ -108,7 +108,7 @@ def gate_values(
         is_open: One for open units, zero for closed ones, in the activation's dtype.
         spread: $e^{-zeta}$; at zero the gate is binary.
 
-    Example:
+    Examples:
         >>> p, is_open = torch.tensor([0.1, 0.4, 0.8]), torch.tensor([0.0, 1.0, 1.0])
         >>> gate_values(p, is_open, torch.tensor(1.0))
         tensor([0.0000, 0.8000, 1.2000])

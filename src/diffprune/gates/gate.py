@@ -40,7 +40,7 @@ class Gate(nn.Module):
             dimensions from `dim` on. By default each element is a unit.
         min_open: This many units with the largest log-odds never close (ties by index).
 
-    Example:
+    Examples:
         >>> gate = Gate(3)
         >>> gate(torch.ones(2, 3)).shape, gate.is_open()
         (torch.Size([2, 3]), tensor([True, True, True]))

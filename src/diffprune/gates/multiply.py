@@ -20,7 +20,7 @@ def multiply(
 ) -> Float[Tensor, "..."]:
     """Multiply `x` by `values`, which cover its dimensions from `dim` onwards.
 
-    Example:
+    Examples:
         >>> multiply(torch.ones(2, 3), torch.tensor([0.0, 1.0, 2.0]), 1)
         tensor([[0., 1., 2.],
                 [0., 1., 2.]])

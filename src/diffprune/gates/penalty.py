@@ -24,7 +24,7 @@ def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
     Raises:
         UnknownNameError: If a name matches no gate or a gate has no strength.
 
-    Example:
+    Examples:
         >>> model = nn.Sequential(nn.Linear(4, 3), Gate(3), nn.Linear(3, 2))
         >>> bool(expected_l0(model, {"1": 1e-3}) > 0)
         True
@@ -50,7 +50,7 @@ def parameter_groups(
         lr: Learning rate; by default the optimizer's own.
         gate_lr: Learning rate of the gates; by default `lr`.
 
-    Example:
+    Examples:
         >>> model = nn.Sequential(nn.Linear(4, 3), Gate(3))
         >>> groups = parameter_groups(model, weight_decay=0.1, gate_lr=0.01)
         >>> torch.optim.AdamW(groups).param_groups[1]["weight_decay"]

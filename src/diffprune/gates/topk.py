@@ -13,7 +13,7 @@ def largest(
 ) -> Int[Tensor, "*batch count"]:
     """Indices of the `count` largest entries, ties in favour of the smaller index.
 
-    Example:
+    Examples:
         >>> largest(torch.tensor([1.0, 3.0, 0.0, 3.0, 3.0]), 2)
         tensor([1, 3])
     """

@@ -29,7 +29,7 @@ def g(
         beta: Units with $u(s) \le \beta$ are closed; one number, or one per unit.
         zeta: How close open values lie to one; at least zero.
 
-    Example:
+    Examples:
         >>> g(torch.tensor([-3.0, 0.0, 2.0]), beta=0.2)
         tensor([0.0000, 0.8096, 1.1904])
     """

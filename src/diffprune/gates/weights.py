@@ -32,7 +32,7 @@ def gate_weight(
             is a unit of its own.
         **options: Passed on to `Gate`.
 
-    Example:
+    Examples:
         >>> layer = nn.Linear(3, 2)
         >>> rows = torch.tensor([[0, 0, 0], [1, 1, 1]])
         >>> gate_weight(layer, index=rows).size

@@ -53,7 +53,7 @@ class Batches:
         shuffle: Whether the order is random.
         transform: Applied to the images of every batch: augmentation.
 
-    Example:
+    Examples:
         >>> examples = Examples(torch.zeros(5, 1, 2, 2), torch.arange(5))
         >>> [labels.tolist() for _, labels in Batches(examples, 2)]
         [[0, 1], [2, 3], [4]]

@@ -18,7 +18,7 @@ def parse_budget(specs: Sequence[str]) -> dict[str, float | str]:
         UnknownNameError: If something else is to be limited.
         ArgumentError: If an amount cannot be read.
 
-    Example:
+    Examples:
         >>> parse_budget(["macs=0.3,size=200 kB", "params=1e6"])
         {'macs': 0.3, 'size': '200 kB', 'params': 1000000.0}
     """

@@ -25,7 +25,7 @@ def parse_inputs(specs: Sequence[str]) -> ExampleInputs:
     Raises:
         ArgumentError: If a specification cannot be read, or only some have a name.
 
-    Example:
+    Examples:
         >>> [x.shape for x in parse_inputs(["2,3", "4"])]
         [torch.Size([2, 3]), torch.Size([4])]
         >>> parse_inputs(["input_ids=int64:1,4"])

@@ -11,7 +11,7 @@ def outline(names: Iterable[str]) -> list[tuple[str, str | None]]:
     Returns:
         Pairs of a line and the name it stands for; None for a line between.
 
-    Example:
+    Examples:
         >>> for line, name in outline(["stem", "body.0.conv", "body.0.norm"]):
         ...     print(f"{line:10} {name}")
         stem       stem

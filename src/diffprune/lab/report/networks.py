@@ -62,7 +62,7 @@ def dense_network(sources: Sequence[Source], rebuilt: Network | None) -> Network
 def spell_widths(widths: Widths) -> str:
     """Units by gate, as the literature writes them; of many gates, their sum.
 
-    Example:
+    Examples:
         >>> spell_widths({"conv1": 20, "conv2": 50})
         '20-50'
         >>> spell_widths({f"layer{number}": 100 for number in range(24)})

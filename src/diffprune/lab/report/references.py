@@ -43,7 +43,7 @@ class Published:
 def lenet5_on_mnist() -> tuple[Published, ...]:
     """The paper's Table 1 and later results, in the same four-number convention.
 
-    Example:
+    Examples:
         >>> paper = lenet5_on_mnist()[1]
         >>> print(paper.method, paper.widths, paper.error, paper.widths.macs)
         DiffPrune reg 10-20-71-35 1.0 466835

@@ -116,7 +116,7 @@ def comparison(dense: Network, networks: Sequence[Network]) -> Comparison:
 def percent(share: float) -> str:
     """Two digits that matter.
 
-    Example:
+    Examples:
         >>> percent(0.04503), percent(1.0), percent(0.3)
         ('4.5 %', '100 %', '30 %')
     """
@@ -127,7 +127,7 @@ def percent(share: float) -> str:
 def size(number: int) -> str:
     """Bytes for people.
 
-    Example:
+    Examples:
         >>> size(52_100), size(1_724_920), size(512)
         ('52.1 kB', '1.72 MB', '512 B')
     """
@@ -140,7 +140,7 @@ def size(number: int) -> str:
 def duration(seconds: float) -> str:
     """A time for people.
 
-    Example:
+    Examples:
         >>> duration(0.0123), duration(2.5), duration(0.000045)
         ('12.3 ms', '2.5 s', '45 µs')
     """

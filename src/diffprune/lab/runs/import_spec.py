@@ -23,7 +23,7 @@ def find_callable(spec: str) -> Callable[..., Any]:
     Raises:
         UnknownNameError: If there is no such file, module or function.
 
-    Example:
+    Examples:
         >>> find_callable("math:sqrt")(9.0)
         3.0
     """
@@ -50,7 +50,7 @@ def spell(function: Callable[..., Any], folder: Path) -> str | None:
         function: Any.
         folder: What the path of a file is relative to, so that both can move.
 
-    Example:
+    Examples:
         >>> spell(find_callable, Path())
         'diffprune.lab.runs.import_spec:find_callable'
         >>> spell(lambda: 0, Path())

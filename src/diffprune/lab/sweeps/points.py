@@ -33,7 +33,7 @@ def make_points(
         ArgumentError: If there is nothing to vary.
         UnknownNameError: If neither a budget nor a recipe has something of that name.
 
-    Example:
+    Examples:
         >>> recipe = Recipe(name="mine", epochs=5)
         >>> [p.name for p in make_points(recipe, {"macs": [0.5, 0.1], "lr": [1e-2]})]
         ['macs=0.5', 'macs=0.1', 'lr=0.01']
@@ -56,7 +56,7 @@ def read_values(words: Sequence[str]) -> dict[str, list[float | str]]:
     Raises:
         ArgumentError: If there is no name, or no value.
 
-    Example:
+    Examples:
         >>> read_values(["macs=0.5,0.3", "latency=5ms"])
         {'macs': [0.5, 0.3], 'latency': ['5ms']}
     """

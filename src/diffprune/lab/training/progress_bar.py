@@ -58,7 +58,7 @@ def progress_bars(
 def architecture(widths: Mapping[str, int]) -> str:
     """Units per gate, as the literature writes them; nothing without gates.
 
-    Example:
+    Examples:
         >>> architecture({"conv1": 20, "conv2": 50})
         '20-50'
     """
@@ -68,7 +68,7 @@ def architecture(widths: Mapping[str, int]) -> str:
 def short(number: int) -> str:
     """Three digits and a letter.
 
-    Example:
+    Examples:
         >>> short(2_293_000), short(414_150), short(7)
         ('2.29M', '414k', '7')
     """

@@ -52,7 +52,7 @@ class Recipe:
         reopen: Units that may open again with at least this probability stay.
         seed: Equal seeds give equal runs, on one machine and number of threads.
 
-    Example:
+    Examples:
         >>> Recipe(name="short", epochs=2, decay="cosine").lr_factor(1)
         0.5
     """
