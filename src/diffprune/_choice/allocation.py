@@ -23,6 +23,7 @@ LEAST_UNITS: Final = 2
 _LEAST_PART: Final = 0.05
 _HALVINGS: Final = 40
 _STEPS: Final = 256
+_FREE: Final = 1e-30
 
 
 @dataclass(frozen=True)
@@ -64,46 +65,82 @@ def allocate(
     sizes = [len(group.order) for group in leaving]
     lowest = [_rounded(min(least, size), size, round_to) for size in sizes]
     floors = _floors(sizes, lowest, costs, floor, round_to)
-    widths, history = list(sizes), list[tuple[int, int]]()
+    removals = _removals(leaving, sizes, floors, costs, round_to)
+    widths = _widths(sizes, removals)
+    if not costs.fit(_tensor(widths)):  # the limits need more than the floors allow
+        removals += _removals(leaving, widths, lowest, costs, round_to)
+        widths = _widths(sizes, removals)
+    return _given_back(widths, removals, costs)
+
+
+@dataclass(frozen=True)
+class _Removal:
+    """Some units of a group leave at once."""
+
+    group: int
+    count: int
+
+
+def _removals(
+    leaving: Sequence[Leaving],
+    start: Sequence[int],
+    floors: Sequence[int],
+    costs: Costs,
+    round_to: int,
+) -> list[_Removal]:
+    """What leaves, in order, until all limits hold or every group is at its floor."""
+    widths, found = list(start), list[_Removal]()
     while not costs.fit(_tensor(widths)):
-        price = costs.marginal(_tensor(widths)).clamp(min=1e-30).tolist()
-        steps = [_next(w, f, round_to, len(g.order)) for w, f, g in zip(widths, floors, leaving, strict=True)]
-        open_ = [i for i, step in enumerate(steps) if step]
-        if not open_:
-            if floors == lowest:
-                break
-            floors = lowest  # the limits need more than the floors allow
-            continue
-        best = min(open_, key=lambda i: _worth(leaving[i], widths[i], steps[i]) / (steps[i] * price[i]))
-        history.append((best, steps[best]))
-        widths[best] -= steps[best]
-    return _given_back(widths, history, costs)
+        prices = costs.marginal(_tensor(widths)).clamp(min=_FREE).tolist()
+        offers = list[tuple[float, int, int]]()
+        for number, (group, price) in enumerate(zip(leaving, prices, strict=True)):
+            width = widths[number]
+            count = _at_once(width, floors[number], round_to, len(group.order))
+            if count:
+                worth = _worth(group, width, count) / (count * price)
+                offers.append((worth, number, count))
+        if not offers:
+            break
+        _, number, count = min(offers)
+        widths[number] -= count
+        found.append(_Removal(number, count))
+    return found
 
 
 def _worth(group: Leaving, width: int, count: int) -> float:
+    """What the next units to leave are worth."""
     gone = len(group.order) - width
     return float(group.worth[gone : gone + count].sum())
 
 
-def _next(width: int, floor: int, round_to: int, size: int) -> int:
-    """How many units leave at once: to the next multiple, more of a wide group."""
-    step = (width % round_to) or round_to
-    while step < size // _STEPS and width - step - round_to >= floor:
-        step += round_to
-    return step if width - step >= floor else 0
+def _at_once(width: int, floor: int, round_to: int, size: int) -> int:
+    """How many units leave at once: to the next multiple, and more of a wide group."""
+    count = (width % round_to) or round_to
+    while count < size // _STEPS and width - count - round_to >= floor:
+        count += round_to
+    return count if width - count >= floor else 0
 
 
-def _given_back(widths: list[int], history: list[tuple[int, int]], costs: Costs) -> list[int]:
-    """Let those that left last come back first, as far as there is room."""
-    full = set[int]()
-    for group, count in reversed(history):
-        if group in full:
-            continue
-        widths[group] += count
-        if not costs.fit(_tensor(widths)):
-            widths[group] -= count
-            full.add(group)
+def _widths(sizes: Sequence[int], removals: Sequence[_Removal]) -> list[int]:
+    widths = list(sizes)
+    for removal in removals:
+        widths[removal.group] -= removal.count
     return widths
+
+
+def _given_back(
+    widths: Sequence[int], removals: Sequence[_Removal], costs: Costs
+) -> list[int]:
+    """Let those that left last come back first, as far as there is room."""
+    kept, full = list(widths), set[int]()
+    for removal in reversed(removals):
+        if removal.group in full:
+            continue
+        kept[removal.group] += removal.count
+        if not costs.fit(_tensor(kept)):
+            kept[removal.group] -= removal.count
+            full.add(removal.group)
+    return kept
 
 
 def _floors(
@@ -114,7 +151,9 @@ def _floors(
     round_to: int,
 ) -> list[int]:
     part = floor * uniform_part(sizes, costs)
-    wanted = [max(math.floor(part * size), math.ceil(_LEAST_PART * size)) for size in sizes]
+    wanted = [
+        max(math.floor(part * size), math.ceil(_LEAST_PART * size)) for size in sizes
+    ]
     return [
         max(low, _rounded(want, size, round_to))
         for low, want, size in zip(lowest, wanted, sizes, strict=True)

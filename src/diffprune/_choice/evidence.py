@@ -7,8 +7,7 @@ unit would do to the loss of each example, to first order, and what the other un
 could do in its place.
 """
 
-
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from diffprune._choice.forward import Compute, names_of, run_watched
-from diffprune._choice.linear_maps import Convolution, LinearMap
+from diffprune._choice.linear_maps import LinearMap
 from diffprune._core.types import Float, Int
 from diffprune._graph import Groups, PruneGroup
 from diffprune._graph.silence import unit_numbers
@@ -125,7 +124,7 @@ def batch_size(inputs: ExampleInputs) -> int:
     return shapes[0][0] if shapes else 1
 
 
-def _run_batch(  # noqa: PLR0913, PLR0917 - a batch and who watches it
+def _run_batch(
     model: nn.Module,
     taps: Sequence["_Tap"],
     slopes: "_Slopes",
@@ -165,7 +164,7 @@ def _run_batch(  # noqa: PLR0913, PLR0917 - a batch and who watches it
 
 
 @contextmanager
-def _only_these_learn(model: nn.Module, chosen: Sequence[Tensor]) -> Iterator[None]:
+def _only_these_learn(model: nn.Module, chosen: Sequence[Tensor]) -> Generator[None]:
     """No gradients but for these parameters; afterwards all is as it was."""
     before = [(p, p.requires_grad, p.grad) for p in model.parameters()]
     try:
@@ -192,7 +191,9 @@ def _readers(
             if not place.is_read or weight is None or (weight, group.name) in seen:
                 continue
             numbers = unit_numbers(place.axis, group.atom)
-            elements = [(numbers == unit).nonzero().flatten() for unit in range(group.size)]
+            elements = [
+                (numbers == unit).nonzero().flatten() for unit in range(group.size)
+            ]
             if len({len(some) for some in elements}) == 1:
                 seen.add((weight, group.name))
                 yield weight, group.name, torch.stack(elements), len(numbers)
@@ -268,7 +269,7 @@ class _Tap:
         return split.transpose(-1, -2).flatten(1, 2)
 
     def _compressed(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Fewer rows with the same sums of products, and the sum of the gradients."""
+        """Fewer rows with the same sums of products, and how often each has a mean."""
         rows, features = x.shape[1:]
         most = _MOST_NUMBERS // (self._examples * features)
         if min(rows, features) > most:
@@ -286,13 +287,13 @@ class _Tap:
         mean = self._sums[0] / self._count
         covariance = self._sums[1] / self._count - mean[:, None] * mean
         activations = [
-            x - total[..., None] * mean.to(x.dtype) if total.ndim else x - mean.to(x.dtype)
+            x - total[..., None] * mean.to(x.dtype)
+            if total.ndim
+            else x - mean.to(x.dtype)
             for x, _, total in self._rows
         ]
         gradients = [u for _, u, _ in self._rows]
-        return ReaderEvidence(
-            covariance, torch.cat(activations), torch.cat(gradients)
-        )
+        return ReaderEvidence(covariance, torch.cat(activations), torch.cat(gradients))
 
 
 def by_example(tensor: Tensor, count: int) -> Float[Tensor, "examples rows features"]:

@@ -157,8 +157,10 @@ class Convolution:
     @property
     def channels(self) -> int:
         """Channels of the outputs."""
-        return self.weight.shape[1] * self.groups if self.is_transposed else (
-            self.weight.shape[0]
+        return (
+            self.weight.shape[1] * self.groups
+            if self.is_transposed
+            else (self.weight.shape[0])
         )
 
     @property

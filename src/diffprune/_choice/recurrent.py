@@ -18,7 +18,7 @@ from diffprune._core.types import Float
 Product: TypeAlias = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 """From inputs, a weight and a bias to `F.linear` of them."""
 
-State: TypeAlias = tuple[Tensor, ...]
+State: TypeAlias = Sequence[Tensor]
 _LAYERS: Final = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
@@ -73,12 +73,13 @@ def run_unrolled(call: FunctionCall, product: Product) -> Any:  # noqa: ANN401 -
 
 def _one_step(call: FunctionCall, product: Product) -> Any:  # noqa: ANN401 - what the cell returns
     x, state, *weights = call.args
-    layer = _Layer(*[*weights, None, None][:4])
-    begin = tuple(state) if isinstance(state, list | tuple) else (state,)
+    given = [weight for weight in weights if weight is not None]
+    (layer,) = _cells(given, has_bias=len(given) > 2)
+    begin: State = tuple(state) if isinstance(state, list | tuple) else (state,)
     pushed = product(x, layer.from_input, layer.input_bias)
     recalled = product(begin[0], layer.from_hidden, layer.hidden_bias)
     end = _CELLS[call.name.removesuffix("_cell")](pushed, recalled, begin)
-    return end if len(end) > 1 else end[0]
+    return end if call.name == "lstm_cell" else end[0]
 
 
 def _cells(weights: Sequence[Tensor], *, has_bias: bool) -> Iterator[_Layer]:
@@ -88,7 +89,7 @@ def _cells(weights: Sequence[Tensor], *, has_bias: bool) -> Iterator[_Layer]:
         yield _Layer(some[0], some[1], some[2], some[3])  # pyright: ignore[reportArgumentType] - the first two are tensors
 
 
-def _run(  # noqa: PLR0913, PLR0917 - all that a direction needs
+def _run(
     kind: str,
     layer: _Layer,
     inputs: Float[Tensor, "steps batch features"],

@@ -100,7 +100,9 @@ class _Reader:
         """Inverses of the diagonal blocks; a removed unit has none."""
         split = self._inverse.unflatten(0, (self._units, self._each))
         split = split.unflatten(-1, (self._units, self._each))
-        return torch.linalg.pinv(split.diagonal(dim1=0, dim2=2).movedim(-1, 0), hermitian=True)
+        return torch.linalg.pinv(
+            split.diagonal(dim1=0, dim2=2).movedim(-1, 0), hermitian=True
+        )
 
     def remove_(self, units: Int[Tensor, " chosen"]) -> None:
         """Let the others take over what they can of these units."""
