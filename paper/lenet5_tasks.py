@@ -8,7 +8,7 @@ import torch
 
 from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Batches, Split
-from diffprune.lab.training.recipe import GateSettings, Recipe
+from diffprune.lab.training.recipe import Recipe
 from diffprune.lab.training.task import MakeTask, Task, gate_of
 from paper import wide_resnet_tasks as wide
 from paper.data.mnist import load_mnist
@@ -16,6 +16,8 @@ from paper.models.lenet5 import LeNet5
 
 GATES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 _EVALUATION_BATCH: Final = 1_000
+_KEPT: Final = {"schedule": 10**9}
+"""Removes nothing until the end."""
 
 MakeRecipe = Callable[[int], Recipe]
 """From a seed to a recipe."""
@@ -43,7 +45,7 @@ def table1_softmax(seed: int = 0) -> Recipe:
         epochs=200,
         batch_size=100,
         lr=5e-4,
-        gate=GateSettings(u="softmax", dropout=0.5),
+        gate={"u": "softmax", "dropout": 0.5},
         strength=0.0,
         seed=seed,
     )
@@ -54,14 +56,14 @@ def table1_sigmoid(seed: int = 0) -> Recipe:
     return replace(
         table1_softmax(seed),
         name="lenet5-sigmoid",
-        gate=GateSettings(u="sigmoid", dropout=0.15),
+        gate={"u": "sigmoid", "dropout": 0.15},
         strength=dict(zip(GATES, (1e-5, 1e-5, 2e-5, 2e-5), strict=True)),
     )
 
 
 def table1_sigmoid_kept(seed: int = 0) -> Recipe:
     """The same without live removal: closed units stay until the end."""
-    return replace(table1_sigmoid(seed), name="lenet5-sigmoid-kept", remove_every=None)
+    return replace(table1_sigmoid(seed), name="lenet5-sigmoid-kept", pruner=_KEPT)
 
 
 def digits_sigmoid(seed: int = 0) -> Recipe:
@@ -74,7 +76,7 @@ def digits_sigmoid(seed: int = 0) -> Recipe:
         gate_lr=1e-2,
         decay="cosine",
         strength=1e-4,
-        remove_every=24,
+        pruner={"schedule": 24},
         seed=seed,
     )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from diffprune.lab.cli.options import AsJson, DataDir
+from diffprune.lab.cli.options import AsJson
 from diffprune.lab.cli.output import examples, said_plainly, show, show_json
 
 EXAMPLES: Final = examples(
@@ -32,7 +32,9 @@ def reproduce(
         typer.Option(help="Folder of the records; by default in `results`."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = Path("runs"),
-    data_dir: DataDir = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(envvar="DIFFPRUNE_DATA", help="Folder of the data.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a table of the paper next to ours, from records or from new runs.

@@ -27,7 +27,7 @@ def digits():
         everything.validation.take(torch.arange(50)),
         everything.test.take(torch.arange(50)),
     )
-    quick = replace(digits_recipe(), batch_size=4, remove_every=10)
+    quick = replace(digits_recipe(), batch_size=4)
 
     def write_report(runs, path):
         path.write_text(f"{len(runs)} runs")
@@ -89,7 +89,7 @@ def test_news_arrive_in_order(run):
 
 def test_both_networks_are_trained_alike():
     both = recipes(seed=1, epochs=2)
-    alike = replace(both["dense"], name="pruned", strength=both["pruned"].strength)
+    alike = replace(both["dense"], name="pruned", budget=both["pruned"].budget)
     assert alike == both["pruned"]
 
 

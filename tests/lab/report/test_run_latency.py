@@ -28,7 +28,9 @@ def test_a_finished_run_is_rebuilt_and_timed(tmp_path):
     from diffprune.lab.runs.tasks import load_task
 
     make_task, _ = load_task(f"{file}:toy")
-    recipe = Recipe(name="toy", epochs=2, batch_size=8, strength=1e-1, remove_every=4)
+    recipe = Recipe(
+        name="toy", epochs=2, batch_size=8, strength=0.1, pruner={"schedule": 4}
+    )
     train(make_task, recipe, out=tmp_path / "run")
     seen = measure(read_runs([tmp_path / "run"]))
     assert "median of 31 rounds" in seen.note

@@ -34,7 +34,7 @@ def test_the_headline_says_what_came_out(dense, error, count, headline):
 
 
 def test_what_was_asked_and_how_far_it_is(make_run):
-    longer = Recipe(name="b", epochs=9)
+    longer = Recipe(name="b", epochs=9, strength=1e-5)
     folders = [
         make_run("a"),
         make_run("b", finished=False, recipe=longer),
@@ -44,11 +44,11 @@ def test_what_was_asked_and_how_far_it_is(make_run):
     ]
     asked = [words.asked(run) for run in read_runs(folders)]
     assert asked == [
-        "Asked for: sigmoid gates with strength 0.0001, 4 epochs, seed 0.",
-        "Asked for: sigmoid gates with strength 1e-05, 9 epochs, 4 so far, seed 0.",
+        "Asked for: gates with strength 0.0001, 4 epochs, seed 0.",
+        "Asked for: gates with strength 1e-05, 9 epochs, 4 so far, seed 0.",
         "Asked for: no gates, 4 epochs, seed 0.",
-        "Asked for: sigmoid gates within a budget of macs=0.3, 4 epochs, seed 0.",
-        "Asked for: sigmoid gates with a strength for each, 4 epochs, seed 0.",
+        "Asked for: a budget of macs=0.3, 4 epochs, seed 0.",
+        "Asked for: gates with a strength for each, 4 epochs, seed 0.",
     ]
 
 

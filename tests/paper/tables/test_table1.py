@@ -73,5 +73,5 @@ def test_a_run_that_did_not_come_as_far_is_not_compared(done, lines_of):
 
 def test_a_run_that_keeps_its_units_differs_in_nothing_else():
     kept = table1_sigmoid_kept(5)
-    same = replace(kept, name="lenet5-sigmoid", remove_every=100)
+    same = replace(kept, name="lenet5-sigmoid", pruner={})
     assert same == table1_sigmoid(5)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun
+from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun, check_runs
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 from diffprune.lab.formatting import file_size
 
@@ -43,6 +43,8 @@ def bench(
     """
     say("Each network is run in turn; this takes some seconds.")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler talks to stderr
+    with said_plainly():
+        check_runs(run)
     from diffprune.lab import bench as measuring  # noqa: PLC0415 - imports torch
 
     with said_plainly():

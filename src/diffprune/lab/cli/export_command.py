@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun
+from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun, check_runs
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def export(
     The file is compared with the network on test data, at several batch sizes, before
     it gets its name.
     """
+    with said_plainly():
+        check_runs(run)
     from diffprune.lab.runs.rebuild import rebuild  # noqa: PLC0415 - imports torch
 
     with said_plainly():

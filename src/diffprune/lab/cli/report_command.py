@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from diffprune.lab.cli.options import AsJson, RunFolders
+from diffprune.lab.cli.options import AsJson, RunFolders, check_runs
 from diffprune.lab.cli.output import said_plainly, show, show_json, with_examples
 
 
@@ -30,6 +30,8 @@ def report(
 
     With a dense run among several, the others are compared with it.
     """
+    with said_plainly():
+        check_runs(*runs)
     from diffprune.lab.report import write_report  # noqa: PLC0415 - imports torch
 
     with said_plainly():

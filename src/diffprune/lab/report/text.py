@@ -148,14 +148,14 @@ def _errors(small: Network, dense: Network) -> str:
 
 
 def _gates(recipe: Recipe) -> str:
-    if recipe.strength is None:
+    if recipe.is_dense:
         return "no gates"
     if recipe.budget is not None:
         limits = ", ".join(f"{name}={limit}" for name, limit in recipe.budget.items())
-        return f"{recipe.gate.u} gates within a budget of {limits}"
+        return f"a budget of {limits}"
     if isinstance(recipe.strength, Mapping):
-        return f"{recipe.gate.u} gates with a strength for each"
-    return f"{recipe.gate.u} gates with strength {recipe.strength:g}"
+        return "gates with a strength for each"
+    return f"gates with strength {recipe.strength:g}"
 
 
 def _cell(

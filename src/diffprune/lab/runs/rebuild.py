@@ -1,9 +1,9 @@
 """Make the models of a run again from its task and its saved weights."""
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -66,14 +66,13 @@ def gated_model(folder: Path, task: str | None = None) -> nn.Module | None:
         task: Where its task is written, if not where the run says.
     """
     recipe = read_run(folder).recipe
-    if recipe.strength is None:
+    if recipe.is_dense:
         return None
     with torch.random.fork_rng():
         made = task_of(folder, task)(recipe)
         inputs, _ = next(iter(made.test))
-    if not named_gates(made.model):
-        gates: dict[str, Any] = {"gate": lambda group: recipe.gate.make(group.size)}
-        Pruner(made.model, inputs[:_FEW], strength=recipe.strength, **gates)
+        if not named_gates(made.model):
+            Pruner(made.model, inputs[:_FEW], strength=recipe.strength or 0.0)
     return made.model.eval()
 
 
@@ -101,7 +100,7 @@ def _make_again(run: Run, make_task: MakeTask) -> Task:
     """As at the start of the run, but without gates where the task can do without."""
     with torch.random.fork_rng():
         torch.manual_seed(run.recipe.seed)
-        return make_task(replace(run.recipe, strength=None))
+        return make_task(run.recipe.as_dense())
 
 
 def _without_gates(model: nn.Module) -> nn.Module:

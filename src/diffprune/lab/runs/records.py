@@ -22,6 +22,7 @@ SUMMARY: Final = "summary.json"
 PLAN: Final = "plan.json"
 WEIGHTS: Final = "model.safetensors"
 CHECKPOINT: Final = "checkpoint.pt"
+LOCK: Final = ".lock"
 
 Widths = Mapping[str, int]
 
@@ -131,7 +132,7 @@ class Run:
     @property
     def is_dense(self) -> bool:
         """Whether it was trained without gates."""
-        return self.recipe.strength is None
+        return self.recipe.is_dense
 
     def worst_certificate(self) -> Certificate | None:
         """The largest change of an output by any removal; None without removals."""

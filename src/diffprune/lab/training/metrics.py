@@ -1,13 +1,12 @@
 """Measure a model in training: errors, widths and costs, per epoch and at the end."""
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
-from diffprune._pruner import Pruner
+from diffprune._graph.trace import mode
 from diffprune.gates import Gate
 from diffprune.lab.runs.records import Epoch, Outcome, Widths
+from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.progress import Progress
 from diffprune.lab.training.task import Loader, Task
 
@@ -16,18 +15,16 @@ from diffprune.lab.training.task import Loader, Task
 def error_rate(model: nn.Module, task: Task, loader: Loader) -> float:
     """Mean error over all examples, in percent."""
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    errors = [
-        task.error(model(inputs.to(device)), targets.to(device))
-        for inputs, targets in loader
-    ]
-    model.train(was_training)
+    with mode(model, training=False):
+        errors = [
+            task.error(model(inputs.to(device)), targets.to(device))
+            for inputs, targets in loader
+        ]
     return 100 * torch.cat(errors).mean(dtype=torch.float64).item()
 
 
 def measure_epoch(
-    pruner: Pruner[Any], task: Task, progress: Progress, *, lr: float
+    pruner: Trainable, task: Task, progress: Progress, *, lr: float
 ) -> Epoch:
     """Everything there is to know after the last batch of an epoch."""
     shape, gates = pruner.shape(), pruner.gates
@@ -53,7 +50,7 @@ def measure_epoch(
 
 
 def measure_outcome(
-    pruner: Pruner[Any], task: Task, raw: Widths, *, seconds: float
+    pruner: Trainable, task: Task, raw: Widths, *, seconds: float
 ) -> Outcome:
     """What a finalized pruner leaves; `raw` are the units that were open before."""
     left = pruner.history[-1] if pruner.history else pruner.dense
@@ -68,12 +65,12 @@ def measure_outcome(
     )
 
 
-def open_units(pruner: Pruner[Any]) -> dict[str, int]:
+def open_units(pruner: Trainable) -> dict[str, int]:
     """Open units of every gate."""
     return {name: int(gate.is_open().sum()) for name, gate in pruner.gates.items()}
 
 
-def num_examples(pruner: Pruner[Any]) -> int:
+def num_examples(pruner: Trainable) -> int:
     """Examples in the batch that multiply-adds are counted for."""
     inputs = pruner.example_inputs
     assert isinstance(inputs, Tensor)  # noqa: S101 - the loop made it
