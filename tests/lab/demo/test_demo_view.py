@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from diffprune._pruner import Shrinkage
-from diffprune._surgery.plan import Certificate
+from diffprune._surgery.compare import Certificate
 from diffprune.lab.demo.demo_summary import Summary
 from diffprune.lab.demo.demo_view import comparison, proof, whereabouts
 from diffprune.lab.runs.records import Epoch, Outcome, Run

@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 from diffprune._pruner import Shrinkage
-from diffprune._surgery.plan import Certificate
+from diffprune._surgery.compare import Certificate
 from diffprune.lab import Epoch, Recipe
 from diffprune.lab.runs.records import Outcome
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from diffprune._surgery.plan import Certificate
+from diffprune._surgery.compare import Certificate
 from diffprune.lab.runs.records import Outcome, Run
 from paper.models.counting import Widths
 
