@@ -5,6 +5,15 @@ from torch import nn
 from diffprune import find_groups
 from diffprune.errors import UnknownNameError
 
+EXPECTED = """\
+2 groups in a model of 78 parameters and 256 MACs
+group  units  parameters/unit  MACs/unit  where
+0          5               11         40  0.weight[0], 0.bias[0], 2.weight[1]
+2          7                8         28  2.weight[0], 2.bias[0], 3.weight[1]
+frozen:
+  0:1 (3 units): an input of the model, or a constant
+  3 (2 units): an output of the model"""
+
 
 @pytest.fixture
 def groups():
@@ -38,3 +47,44 @@ def test_costs_follow_the_sizes(groups):
     assert groups.parameters({first: 4}) == (3 + 1) * 4 + (4 + 1) * 7 + (7 + 1) * 2
     assert groups.macs() == 4 * (3 * 5 + 5 * 7 + 7 * 2)
     assert groups.macs({first: 4}) == 4 * (3 * 4 + 4 * 7 + 7 * 2)
+
+
+def places(group):
+    return {(axis.tensor, axis.dim): axis for axis in group.axes}
+
+
+def test_a_group_knows_who_makes_and_who_reads_its_units():
+    model = nn.Sequential(nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Conv2d(5, 2, 1))
+    (group,) = find_groups(model, torch.rand(2, 3, 6, 6))
+    found = places(group)
+    assert {place for place, axis in found.items() if axis.is_read} == {("2.weight", 1)}
+    assert {tensor for (tensor, _), axis in found.items() if not axis.is_parameter} == {
+        "1.running_mean",
+        "1.running_var",
+    }
+    assert group.name == "0"
+    assert group.size == 5
+
+
+def test_the_direction_of_a_normalised_weight_is_marked():
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 5))
+    (group,) = find_groups(nn.Sequential(layer, nn.Linear(5, 2)), torch.rand(2, 3))
+    directions = {axis.tensor for axis in group.axes if axis.is_direction}
+    assert directions == {"0.parametrizations.weight.original1"}
+
+
+def test_a_single_unit_is_no_group():
+    model = nn.Sequential(nn.Linear(3, 1), nn.Linear(1, 2))
+    assert not len(find_groups(model, torch.rand(2, 3)))
+
+
+def test_groups_print_as_a_table():
+    model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 7), nn.Linear(7, 2))
+    assert str(find_groups(model, torch.rand(4, 3))) == EXPECTED
+
+
+def test_many_places_are_cut_short_and_positions_left_out():
+    layers = [nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.Conv2d(5, 2, 3)]
+    text = str(find_groups(nn.Sequential(*layers), torch.rand(2, 3, 8, 8)))
+    assert "0.weight[0], 0.bias[0], 1.weight[0] +4" in text
+    assert "a position in space" not in text

@@ -9,8 +9,7 @@ from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 
 from diffprune._graph.axes import atoms
-from diffprune._graph.collect import collect
-from diffprune._graph.groups import Groups
+from diffprune._graph.groups import Groups, collect
 from diffprune._graph.infer import Solution, solve
 from diffprune._graph.ops import Op, Rule
 from diffprune._graph.rule_api import Frozen

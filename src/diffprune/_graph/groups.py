@@ -1,16 +1,71 @@
-"""All groups of a model. Knows nothing of gates, nor how groups are found."""
+"""The groups of a model: which slices go together, what they cost, what is frozen.
 
-from collections.abc import Iterator, Mapping, Sequence
+`collect` makes `Groups` from a solved trace; printing them gives a table.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import overload
 
-from diffprune._graph.axes import Atom, Axis, volume
-from diffprune._graph.describe import describe
-from diffprune._graph.group import FrozenAxis, PruneGroup
+from diffprune._graph.axes import Atom, Axis, atoms, volume
 from diffprune._graph.infer import Solution
-from diffprune._graph.rule_api import Axes
+from diffprune._graph.rule_api import SPATIAL, Axes, Frozen
 from diffprune._graph.tracked_int import Attribute
 from diffprune.errors import UnknownNameError
+
+
+@dataclass(frozen=True)
+class TensorAxis:
+    """One dimension of a parameter or buffer that a group runs along.
+
+    Attributes:
+        tensor: Name of the parameter or buffer in the model.
+        dim: Which of its dimensions.
+        axis: What that dimension is made of; the group is one of its atoms.
+        is_read: Whether the model sums over it (the input side of a layer).
+        is_parameter: False for buffers.
+        is_direction: Whether only the direction of its slices matters, another tensor
+            holding their length; such slices cannot be zero.
+    """
+
+    tensor: str
+    dim: int
+    axis: Axis = field(repr=False)
+    is_read: bool
+    is_parameter: bool
+    is_direction: bool
+
+
+@dataclass(frozen=True)
+class PruneGroup:
+    """Units that can be removed one by one, and everything that goes with each.
+
+    Attributes:
+        name: The layer that produces the units.
+        size: How many units there are.
+        axes: The tensor dimensions to index together.
+        parameters: Parameters that go with one unit.
+        macs: Multiply-adds that go with one unit, for the example inputs.
+    """
+
+    name: str
+    size: int
+    axes: tuple[TensorAxis, ...] = field(repr=False)
+    parameters: int
+    macs: int
+    atom: Atom = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class FrozenAxis:
+    """Units that may not be cut, and why."""
+
+    name: str
+    size: int
+    reason: Frozen
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.size} units): {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -56,7 +111,7 @@ class Groups(Sequence[PruneGroup]):
             f"{len(self)} groups in a model of {self.parameters():,} parameters "
             f"and {self.macs():,} MACs"
         )
-        return "\n".join([title, *describe(self.groups, self.frozen)])
+        return "\n".join([title, *_describe(self.groups, self.frozen)])
 
     def parameters(self, sizes: Mapping[Atom, int] | None = None) -> int:
         """Number of parameters of the model when atoms have other sizes."""
@@ -74,3 +129,141 @@ def unknown_group(name: str, groups: Groups) -> str:
         return f"`{name}` cannot be cut: {frozen[0].reason}"
     names = ", ".join(f"`{group.name}`" for group in groups)
     return f"there is no group `{name}`; the groups are {names or 'none'}."
+
+
+def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
+    """Gather the free atoms of a solution, with everything that runs along each."""
+    tensors = {name: solution.axes(value) for name, value in solution.tensors.items()}
+    products = tuple(
+        tuple(map(solution.algebra.resolve, axes)) for axes in solution.products
+    )
+    along = _tensor_axes(solution, tensors)
+    parameters = _per_unit(solution.parameters())
+    macs = _per_unit(products)
+    names = _names(solution, along)
+    groups = [
+        PruneGroup(
+            names[atom],
+            atom.size,
+            tuple(axes),
+            parameters.get(atom, 0),
+            macs.get(atom, 0),
+            atom,
+        )
+        for atom, axes in along.items()
+        if _is_prunable(solution, atom, axes)
+    ]
+    frozen = [
+        FrozenAxis(names[atom], atom.size, reason)
+        for atom, axes in along.items()
+        if (reason := solution.algebra.reason(atom)) is not None
+        and any(axis.is_parameter for axis in axes)
+    ]
+    return Groups(tuple(groups), tuple(frozen), attributes, tensors, products, solution)
+
+
+def _tensor_axes(
+    solution: Solution, tensors: Mapping[str, Axes]
+) -> dict[Atom, list[TensorAxis]]:
+    read = {
+        (value.name, dim)
+        for contraction in solution.facts.contractions
+        for value, dim in contraction.operands
+        if value.name is not None
+    }
+    directions = {(value.name, dim) for value, dim in solution.facts.directions}
+    along: dict[Atom, list[TensorAxis]] = {}
+    for name, axes in tensors.items():
+        owner = solution.tensors[name].name
+        is_parameter = name in solution.parameter_names
+        for dim, axis in enumerate(axes):
+            place = TensorAxis(
+                tensor=name,
+                dim=dim,
+                axis=axis,
+                is_read=(owner, dim) in read,
+                is_parameter=is_parameter,
+                is_direction=(owner, dim) in directions,
+            )
+            for atom in dict.fromkeys(atoms(axis)):
+                along.setdefault(atom, []).append(place)
+    return along
+
+
+def _is_prunable(solution: Solution, atom: Atom, axes: Sequence[TensorAxis]) -> bool:
+    on_parameter = any(axis.is_parameter for axis in axes)
+    return on_parameter and atom.size > 1 and solution.algebra.reason(atom) is None
+
+
+def _names(
+    solution: Solution, along: Mapping[Atom, Sequence[TensorAxis]]
+) -> dict[Atom, str]:
+    """Name atoms after the layer that makes them; tell several of one layer apart."""
+    shared: dict[str, list[Atom]] = {}
+    for atom, axes in along.items():
+        producer = next((axis for axis in axes if not axis.is_read), axes[0])
+        layer = producer.tensor.rpartition(".")[0] or producer.tensor
+        shared.setdefault(layer, []).append(atom)
+    roles = {
+        **dict.fromkeys(_atoms_of(solution, solution.facts.inside_heads), "inside"),
+        **dict.fromkeys(_atoms_of(solution, solution.facts.heads), "heads"),
+    }
+    names: dict[Atom, str] = {}
+    for layer, same in shared.items():
+        prunable = [atom for atom in same if _is_prunable(solution, atom, along[atom])]
+        labels = _labels(same, roles)
+        for atom in same:
+            alone = prunable in ([atom], [])
+            names[atom] = layer if alone else f"{layer}:{labels[atom]}"
+    return names
+
+
+def _labels(same: Sequence[Atom], roles: Mapping[Atom, str]) -> dict[Atom, str]:
+    """The role of an atom in its layer, or its number if it has none of its own."""
+    labels: dict[Atom, str] = {}
+    for number, atom in enumerate(same):
+        role = roles.get(atom, str(number))
+        labels[atom] = str(number) if role in labels.values() else role
+    return labels
+
+
+def _atoms_of(solution: Solution, axes: Sequence[Axis]) -> set[Atom]:
+    return {atom for axis in axes for atom in atoms(solution.algebra.resolve(axis))}
+
+
+def _per_unit(everything: Iterable[Axes]) -> dict[Atom, int]:
+    """How much the total volume shrinks when an atom loses one unit."""
+    found: dict[Atom, int] = {}
+    for axes in everything:
+        whole = volume(axes, {})
+        for atom in dict.fromkeys(atom for axis in axes for atom in atoms(axis)):
+            less = volume(axes, {atom: atom.size - 1})
+            found[atom] = found.get(atom, 0) + whole - less
+    return found
+
+
+def _describe(groups: Sequence[PruneGroup], frozen: Sequence[FrozenAxis]) -> list[str]:
+    """One line per group, then what is frozen and why."""
+    header = ("group", "units", "parameters/unit", "MACs/unit", "where")
+    lines = _table([header, *map(_row, groups)])
+    reasons = [f"  {axis}" for axis in frozen if axis.reason.why != SPATIAL]
+    return [*lines, "frozen:", *reasons] if reasons else lines
+
+
+def _row(group: PruneGroup) -> tuple[str, ...]:
+    places = [f"{axis.tensor}[{axis.dim}]" for axis in group.axes]
+    more = f" +{len(places) - 3}" if places[3:] else ""
+    numbers = (f"{group.size:,}", f"{group.parameters:,}", f"{group.macs:,}")
+    return (group.name, *numbers, ", ".join(places[:3]) + more)
+
+
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    numeric = {1, 2, 3}
+    return [
+        "  ".join(
+            cell.rjust(width) if i in numeric else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

@@ -7,8 +7,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.group import FrozenAxis
+from diffprune._graph import FrozenAxis, Groups, PruneGroup
 from diffprune._graph.rule_api import SPATIAL
 from diffprune.lab.cli.tree import outline
 
