@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from diffprune.lab.report.references import EVIDENCE, LENET5, lenet5_on_mnist
+from paper.published import EVIDENCE, LENET5, lenet5_on_mnist
 
 BY_METHOD = {row.method: row for row in lenet5_on_mnist()}
 

@@ -1,13 +1,14 @@
-"""Results that others have published on a task of ours; numbers and where they stand.
+"""Published results for LeNet-5 on MNIST, and where each of them stands.
 
 A row's costs follow from its architecture: four widths say all about a LeNet-5.
 """
 
 import json
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Final, Literal
 
+from diffprune.lab.report import Reference
 from paper.models.counting import Widths
 
 LENET5: Final = Widths(20, 50, 800, 500)
@@ -19,6 +20,8 @@ EVIDENCE: Final = {
     "unchecked": "quoted, not checked against the source",
 }
 """How sure an error is, in words."""
+
+_ROWS: Final = Path(__file__).with_name("published.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +42,19 @@ class Published:
     evidence: Literal["printed", "figure", "unchecked"]
     source: str
 
+    def reference(self) -> Reference:
+        """The same as a point that `write_report` shows beside runs."""
+        is_paper = self.method.startswith("DiffPrune")
+        return Reference(
+            label=self.method,
+            error=self.error,
+            macs=self.widths.macs,
+            parameters=self.widths.parameters,
+            widths=str(self.widths),
+            note=f"{self.source} ({EVIDENCE[self.evidence]})",
+            group="the paper" if is_paper else "others, published",
+        )
+
 
 def lenet5_on_mnist() -> tuple[Published, ...]:
     """The paper's Table 1 and later results, in the same four-number convention.
@@ -48,7 +64,6 @@ def lenet5_on_mnist() -> tuple[Published, ...]:
         >>> print(paper.method, paper.widths, paper.error, paper.widths.macs)
         DiffPrune reg 10-20-71-35 1.0 466835
     """
-    text = files("paper").joinpath("published.json").read_text(encoding="utf-8")
     return tuple(
         Published(
             method=row["method"],
@@ -57,5 +72,5 @@ def lenet5_on_mnist() -> tuple[Published, ...]:
             evidence=row["evidence"],
             source=row["source"],
         )
-        for row in json.loads(text)["rows"]
+        for row in json.loads(_ROWS.read_text(encoding="utf-8"))["rows"]
     )
