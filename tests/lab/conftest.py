@@ -7,7 +7,7 @@ from rich.console import Console
 from torch import nn
 
 from diffprune._pruner import Shrinkage
-from diffprune._surgery.plan import Certificate
+from diffprune._surgery.compare import Certificate
 from diffprune.lab import Epoch, Recipe, Task, read_run, train
 from diffprune.lab.image_batches import Batches, Examples
 from diffprune.lab.runs.records import Outcome
