@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun, check_runs
+from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun, Trust, check_runs
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 from diffprune.lab.formatting import file_size
 
@@ -35,6 +35,7 @@ def bench(
         bool, typer.Option(help="Measure ONNX Runtime, if it is installed.")
     ] = True,
     task: TaskOfRun = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure speed, memory and size of a run's networks: dense, gated and small.
@@ -49,7 +50,13 @@ def bench(
 
     with said_plainly():
         found = measuring.bench(
-            run, task=task, batch=batch, rounds=rounds, compiled=compiled, onnx=onnx
+            run,
+            task=task,
+            trust=trust,
+            batch=batch,
+            rounds=rounds,
+            compiled=compiled,
+            onnx=onnx,
         )
     if as_json:
         show_json([measured.to_dict() for measured in found])

@@ -8,6 +8,12 @@ import typer
 
 from diffprune.errors import ArgumentError, UnknownNameError
 
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="Run the code that the run names, wherever that code is."
+    ),
+]
 RECIPE = "recipe.json"
 
 AsJson = Annotated[

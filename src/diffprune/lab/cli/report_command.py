@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from diffprune.lab.cli.options import AsJson, RunFolders, check_runs
+from diffprune.lab.cli.options import AsJson, RunFolders, Trust, check_runs
 from diffprune.lab.cli.output import said_plainly, show, show_json, with_examples
 
 
@@ -21,9 +21,10 @@ def report(
         bool,
         typer.Option(
             help="Rebuild the networks and time them here. That runs the code of their "
-            "tasks: not for runs of strangers."
+            "tasks."
         ),
     ] = True,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Write runs as one HTML page that needs nothing else: figures, tables, proofs.
@@ -35,7 +36,7 @@ def report(
     from diffprune.lab.report import write_report  # noqa: PLC0415 - imports torch
 
     with said_plainly():
-        path = write_report(runs, out, measure=measure)
+        path = write_report(runs, out, measure=measure, trust=trust)
     if as_json:
         show_json({"path": str(path), "bytes": path.stat().st_size})
     else:

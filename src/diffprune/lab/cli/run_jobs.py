@@ -35,6 +35,7 @@ def find_job(
     *,
     out: Path | None,
     dense: bool,
+    trust: bool = False,
 ) -> Job:
     """Put a run together from what was asked for, and defaults.
 
@@ -44,6 +45,7 @@ def find_job(
         given: Entries of the recipe that the user chose.
         out: Run folder, if not the usual one.
         dense: Whether to leave the gates out.
+        trust: Whether a run to continue may name code outside the present folder.
 
     Raises:
         UnknownNameError: If there is no such task or recipe.
@@ -52,7 +54,7 @@ def find_job(
     if Path(task).is_dir():
         folder = Path(task)
         chosen = _changed(read_run(folder).recipe, given)
-        return Job(task_of(folder), chosen, out or folder)
+        return Job(task_of(folder, trust=trust), chosen, out or folder)
     make_task, make_recipe = load_task(task)
     usual = (make_recipe if recipe is None else load_recipe(recipe))(0)
     chosen = _changed(usual, given)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from diffprune.errors import ArgumentError
-from diffprune.lab.cli.options import AsJson, check_spec, parse_budget
+from diffprune.lab.cli.options import AsJson, Trust, check_spec, parse_budget
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 
 
@@ -78,6 +78,7 @@ def train(  # noqa: PLR0913 - options of a command
         bool,
         typer.Option("--tensorboard", help="Write events, too, into the run folder."),
     ] = False,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a model while it shrinks; interrupted, the same command continues.
@@ -98,7 +99,7 @@ def train(  # noqa: PLR0913 - options of a command
         _check_pressure(given, dense=dense)
         from diffprune.lab.cli import run_jobs as runs  # noqa: PLC0415 - imports torch
 
-        job = runs.find_job(task, recipe, given, out=out, dense=dense)
+        job = runs.find_job(task, recipe, given, out=out, dense=dense, trust=trust)
         run = runs.run_job(job, device, with_tensorboard=tensorboard)
     if as_json:
         show_json(run.to_dict())
