@@ -9,8 +9,8 @@ from typing import overload
 
 from diffprune._graph.axes import Atom, Axis, atoms, volume
 from diffprune._graph.infer import Solution
+from diffprune._graph.int_tracking import Attribute
 from diffprune._graph.rule_api import SPATIAL, Axes, Frozen
-from diffprune._graph.tracked_int import Attribute
 from diffprune.errors import UnknownNameError
 
 
