@@ -491,3 +491,15 @@ def test_no_warning_on_the_way():
         close_(pruner, fc1=[1])
         step_(pruner, optimizer)
         pruner.finalize(optimizer)
+
+
+def test_groups_that_a_user_holds_do_not_change_when_units_are_removed():
+    model = nn.Sequential(nn.Linear(8, 60), nn.ReLU(), nn.Linear(60, 4))
+    pruner = dp.Pruner(model, torch.rand(8, 8), strength=1e-3)
+    held = pruner.groups
+    shown, macs, size = str(held), held.macs(), held[0].size
+    pruner.gates["0"].logits.data[:30] -= 5.0
+    pruner.remove_closed_()
+    assert (str(held), held.macs(), held[0].size) == (shown, macs, size)
+    assert pruner.groups.sizes == {"0": 30}
+    assert pruner.groups.macs() == macs // 2

@@ -34,7 +34,7 @@ class Body(Generic[ModuleT]):
     Args:
         model: The model, gates and all.
         example_inputs: What every cut is verified on.
-        groups: Its groups; they shrink with it.
+        groups: Its groups; a removal replaces them.
         gated: How the gates sit in it.
 
     Attributes:
@@ -61,9 +61,7 @@ class Body(Generic[ModuleT]):
 
     def units(self) -> list[PruneGroup]:
         """What each gate can remove, by the name of the gate, at its present size."""
-        current = {group.atom: group for group in self.groups}
-        known = self.gated.units.items()
-        return [replace(current.get(u.atom, u), name=name) for name, u in known]
+        return list(self.gated.units(self.model, self.groups).values())
 
     def shape(self, step: int, found: Certificate | None = None) -> Shrinkage:
         """What is left after so many steps."""
@@ -118,7 +116,7 @@ class Body(Generic[ModuleT]):
     def without(self, closed: Mapping[str, Units]) -> ModuleT:
         """A plain copy of what would be left; in the end all is as it was."""
         needed, groups = self.needed(closed), self.groups
-        snapshot = cut.Snapshot.of([self.model, *self.copies], needed)
+        snapshot = cut.Snapshot.of([self.model, *self.copies])
         try:
             self._shrink_(self._plan(needed), needed, closed, verify=False)
             return self.plain_copy()
@@ -141,11 +139,12 @@ class Body(Generic[ModuleT]):
         """Cut the models and their gates, and verify; undo it if that fails."""
         models, groups = [self.model, *self.copies], self.groups
         before = outputs(self.model, self.example_inputs) if verify else []
-        snapshot = cut.Snapshot.of(models, needed)
+        snapshot = cut.Snapshot.of(models)
         try:
             # Gates first: parametrized layers are evaluated when they are cut.
             kept, *_ = [self.gated.cut_(m, groups, needed, closed) for m in models]
-            self.groups = cut.resize_(groups, needed)
+            sizes = {atom: int(units.sum()) for atom, units in needed.items()}
+            self.groups = groups.narrowed(sizes)
             for model in models:
                 self.gated.refresh_(model, self.groups)
                 apply_plan_(model, plan)

@@ -252,7 +252,9 @@ class Pruner(Generic[ModuleT]):
             raise ArgumentError(
                 "this pruner has already removed units; load the state into a new one."
             )
-        saved = read_state(state, self.groups, self._body.gated.units)
+        saved = read_state(
+            state, self.groups, {unit.name: unit for unit in self.units()}
+        )
         check_same_budget(state.get("budget"), self.controller)
         self._cut_(saved.needed, saved.closed, optimizers, verify=False)
         self._patience.looks.update(saved.looks)

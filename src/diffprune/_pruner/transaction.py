@@ -3,16 +3,14 @@
 Knows models, gates and optimizers as holders of tensors, not what they are for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from diffprune._core.types import Bool
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom, atoms, count
-from diffprune._graph.rule_api import Axes
+from diffprune._graph import Groups
+from diffprune._graph.axes import count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.compare import largest_gap, tolerance
@@ -21,29 +19,23 @@ from diffprune._surgery.plan import Certificate, Plan
 from diffprune.errors import ArgumentError, RemovalError
 from diffprune.gates.penalty import named_gates
 
-Units = Mapping[Atom, Bool[Tensor, " units"]]
-
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Every tensor and width of some models as it was, by reference."""
+    """Every tensor of some models as it was, by reference."""
 
     states: Sequence["_State"]
-    sizes: Mapping[Atom, int]
 
     @classmethod
-    def of(cls, models: Sequence[nn.Module], resized: Iterable[Atom]) -> "Snapshot":
+    def of(cls, models: Sequence[nn.Module]) -> "Snapshot":
         """Note what a cut may change; nothing is copied."""
         modules = dict.fromkeys(m for model in models for m in model.modules())
-        sizes = {atom: atom.size for atom in resized}
-        return cls([_State.of(module) for module in modules], sizes)
+        return cls([_State.of(module) for module in modules])
 
     def restore_(self) -> None:
         """Put everything back."""
         for state in self.states:
             state.restore_()
-        for atom, length in self.sizes.items():
-            atom.size = length
 
 
 @dataclass(frozen=True)
@@ -65,38 +57,6 @@ class _State:
         for name, parameter in self.parameters.items():
             # Through the module: recurrent layers keep a second list of weights.
             setattr(self.module, name, parameter)
-
-
-def resize_(groups: Groups, kept: Units) -> Groups:
-    """Groups of the smaller model: the same atoms, now with fewer units each."""
-    for atom, units in kept.items():
-        atom.size = int(units.sum())
-    products: dict[Atom, list[Axes]] = {}
-    for axes in groups.products:
-        for atom in {atom for axis in axes for atom in atoms(axis)}:
-            products.setdefault(atom, []).append(axes)
-    return replace(
-        groups, groups=tuple(_resized(groups, group, products) for group in groups)
-    )
-
-
-def _resized(
-    groups: Groups, group: PruneGroup, products: Mapping[Atom, Sequence[Axes]]
-) -> PruneGroup:
-    named = {place.tensor for place in group.axes if place.is_parameter}
-    values = {groups.solution.tensors[name]: groups.tensors[name] for name in named}
-    return replace(
-        group,
-        size=group.atom.size,
-        parameters=sum(_per_unit(axes, group.atom) for axes in values.values()),
-        macs=sum(_per_unit(axes, group.atom) for axes in products.get(group.atom, ())),
-    )
-
-
-def _per_unit(axes: Axes, atom: Atom) -> int:
-    everything = tuple(factor for axis in axes for factor in axis)
-    fewer = count(everything, {atom: atom.size - 1})
-    return int(count(everything, {}) - fewer)
 
 
 def check_unchanged(model: nn.Module, groups: Groups) -> None:

@@ -19,7 +19,7 @@ from diffprune.lab.tensorboard import tensorboard
 from diffprune.lab.training.loop import OnEpoch
 from diffprune.lab.training.progress_bar import architecture, progress_bars
 from diffprune.lab.training.task import MakeTask
-from paper.data.fetch import DATA_VARIABLE
+from paper.data.download import DATA_VARIABLE
 from paper.reproduce import folder_name
 
 
