@@ -57,14 +57,12 @@ def test_a_formula_that_would_not_follow_is_reported(between, reason):
 
 
 def test_an_attribute_for_two_axes_ties_them(between, x):
-    from diffprune import find_groups
-
     def body(module, h):
         other = torch.zeros(2, module.width, dtype=h.dtype)
         return module.last(h.view(-1, module.width) + other)
 
     groups = find_groups(between(body), x)
-    assert [str(attribute) for attribute in groups.attributes] == ["width"]
+    assert "width" in map(str, groups.attributes)
 
 
 # A layer between two others, and how it must describe itself when the first and the
@@ -83,7 +81,7 @@ LAYERS = {
 }
 IMAGE_LAYERS = {
     "conv": (nn.Conv2d(8, 6, 3), nn.Conv2d(7, 5, 3)),
-    "grouped": (nn.Conv2d(8, 12, 1, groups=4), nn.Conv2d(6, 6, 1, groups=3)),
+    "grouped": (nn.Conv2d(8, 12, 1, groups=4), nn.Conv2d(3, 6, 1, groups=3)),
     "transposed": (nn.ConvTranspose2d(8, 6, 2), nn.ConvTranspose2d(7, 5, 2)),
     "batch_norm": (nn.BatchNorm2d(8), nn.BatchNorm2d(7)),
     "instance_norm": (nn.InstanceNorm2d(8), nn.InstanceNorm2d(7)),
