@@ -11,13 +11,18 @@ from diffprune.errors import ArgumentError, UnknownNameError
 Trust = Annotated[
     bool,
     typer.Option(
-        "--trust", help="Run the code that the run names, wherever that code is."
+        "--trust",
+        metavar="",
+        help="Run the code that the run names, wherever that code is.",
     ),
 ]
 RECIPE = "recipe.json"
 
 AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
+    bool,
+    typer.Option(
+        "--json", metavar="", help="Print the result as JSON, and nothing else."
+    ),
 ]
 RunFolder = Annotated[
     Path, typer.Argument(metavar="RUN", help="Folder that `diffprune train` wrote.")

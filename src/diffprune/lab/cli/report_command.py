@@ -20,8 +20,9 @@ def report(
     measure: Annotated[
         bool,
         typer.Option(
+            metavar="",
             help="Rebuild the networks and time them here. That runs the code of their "
-            "tasks."
+            "tasks.",
         ),
     ] = True,
     trust: Trust = False,

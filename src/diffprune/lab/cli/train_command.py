@@ -65,7 +65,10 @@ def train(  # noqa: PLR0913 - options of a command
         typer.Option(min=1, metavar="N", help="Cut widths to multiples of this."),
     ] = None,
     dense: Annotated[
-        bool, typer.Option("--dense", help="Train without gates, to compare with.")
+        bool,
+        typer.Option(
+            "--dense", metavar="", help="Train without gates, to compare with."
+        ),
     ] = False,
     seed: Annotated[
         int | None, typer.Option(help="Equal seeds give equal results; by default 0.")
@@ -76,7 +79,9 @@ def train(  # noqa: PLR0913 - options of a command
     device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
     tensorboard: Annotated[
         bool,
-        typer.Option("--tensorboard", help="Write events, too, into the run folder."),
+        typer.Option(
+            "--tensorboard", metavar="", help="Write events, too, into the run folder."
+        ),
     ] = False,
     trust: Trust = False,
     as_json: AsJson = False,
