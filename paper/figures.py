@@ -35,7 +35,7 @@ AnyChart: TypeAlias = alt.Chart | alt.HConcatChart
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """What one figure of the wide ResNet shows over the epochs, and how it is called."""
+    """What one figure of the wide ResNet shows over the epochs, and its title."""
 
     title: str
     value: Callable[[Run, Epoch, Timings], float]

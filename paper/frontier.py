@@ -214,7 +214,7 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
 
 
 def validate(aim: str) -> None:
-    """Train teacher and student on 55,000 images; the other 5,000 are to choose with."""
+    """Train teacher and student on 55,000 images; 5,000 are held out to choose with."""
     folder = RUNS / "validated"
     finish(teacher_validated, teacher_recipe(), folder / "teacher")
     finish(student_validated, recipe(aim), folder / aim)

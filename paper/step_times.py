@@ -1,4 +1,4 @@
-"""What a training step of a wide ResNet takes: at the paper's widths, and as it shrinks.
+"""What a training step of a wide ResNet takes, at full width and as it shrinks.
 
 `python -m paper steps wrn-28-10` times the paper's network at full width and at the
 widths the paper prints; `python -m paper steps wrn-10-1` builds the network that each

@@ -10,8 +10,15 @@ pytest.importorskip("vl_convert")
 
 from paper import figures
 from paper.figures import (
-    CURVES, PICTURES, charts, curve_rows, frontier_rows, read_specification,
-    read_timings, save, specification,
+    CURVES,
+    PICTURES,
+    charts,
+    curve_rows,
+    frontier_rows,
+    read_specification,
+    read_timings,
+    save,
+    specification,
 )  # fmt: skip
 from paper.frontier import Point
 from paper.records import RESULTS, read_records

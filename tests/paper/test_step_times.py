@@ -5,7 +5,12 @@ from rich.console import Console
 
 from paper.records import RESULTS, read_records
 from paper.step_times import (
-    epochs_table, full, measure, measure_epoch, narrow, paper_table,
+    epochs_table,
+    full,
+    measure,
+    measure_epoch,
+    narrow,
+    paper_table,
 )  # fmt: skip
 
 WIDTHS = (((9, 7),), ((20, 12),), ((30, 40),))

@@ -1,4 +1,4 @@
-"""Epochs to TensorBoard while a run lasts; adds no number of its own."""
+"""Write the epochs of a run as TensorBoard events while it lasts."""
 
 import os
 from collections.abc import Generator, Iterator

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("source")
 
 RECIPE = """
-from diffprune.experiment import Recipe
+from diffprune.lab import Recipe
 
 def numbers(seed):
     return Recipe(name="numbers", epochs=2, lr=0.125, seed=seed)

@@ -1,15 +1,15 @@
 import torch
+from diffprune.lab.report.sources import read_sources
 
 from diffprune.lab import Recipe, train
 from diffprune.lab.report.run_latency import measure
-from diffprune.lab.report.sources import read_sources
 
 DIGITS = "paper.lenet5_tasks:lenet5_digits"
 TASK = """
 import torch
 from torch import nn
-from diffprune.experiment import Task
-from diffprune.recipes.examples import Batches, Examples
+from diffprune.lab import Task
+from diffprune.lab.image_batches import Batches, Examples
 
 def toy(recipe):
     inputs = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))

@@ -3,7 +3,10 @@ from dataclasses import replace
 import pytest
 
 from paper.recipes import (
-    table1_dense, table1_sigmoid, table1_sigmoid_kept, table1_softmax,
+    table1_dense,
+    table1_sigmoid,
+    table1_sigmoid_kept,
+    table1_softmax,
 )  # fmt: skip
 from paper.tables.lenet5_table import TABLE1, lenet5_table
 

@@ -4,7 +4,10 @@ import pytest
 
 from paper.recipes import small_wrn_dense, small_wrn_high
 from paper.tables.wide_resnet_table import (
-    PRINTED, WHOLE, wide_macs, wide_resnet_table,
+    PRINTED,
+    WHOLE,
+    wide_macs,
+    wide_resnet_table,
 )  # fmt: skip
 
 
