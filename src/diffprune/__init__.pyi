@@ -13,6 +13,7 @@ from ._pruner import (
     by_macs as by_macs,
     by_parameters as by_parameters,
 )
+from ._shrink import shrink as shrink
 from ._surgery import compact as compact, remove as remove
 from .gates import (
     Gate as Gate,

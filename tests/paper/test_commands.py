@@ -89,7 +89,7 @@ def test_a_table_is_run_where_it_is_asked_to(paper, monkeypatch, toy, recipe, tm
 
 
 def test_training_says_where_the_run_is(paper, monkeypatch, toy, recipe):
-    monkeypatch.setattr(recipes, "TASKS", {"toy": (toy, lambda seed: recipe)})
+    monkeypatch.setattr(recipes, "TASKS", {"toy": (toy, lambda _: recipe)})
     done = paper("train", "toy", "--epochs", "1")
     assert done.exit_code == 0, done.stderr
     assert "Written to runs/toy-seed0." in done.stdout

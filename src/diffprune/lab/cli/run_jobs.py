@@ -14,7 +14,7 @@ from diffprune.lab.cli.output import INTERRUPTED, say, screen
 from diffprune.lab.formatting import spell_widths
 from diffprune.lab.runs.rebuild import task_of
 from diffprune.lab.runs.tasks import load_recipe, load_task
-from diffprune.lab.tensorboard import tensorboard
+from diffprune.lab.tensorboard_events import tensorboard
 from diffprune.lab.training.loop import OnEpoch
 from diffprune.lab.training.progress_bar import progress_bars
 from diffprune.lab.training.task import MakeTask

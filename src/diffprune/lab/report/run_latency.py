@@ -63,9 +63,9 @@ def _before(run: Run) -> Network:
     with torch.random.fork_rng():
         task = task_of(run.folder)(run.recipe)
         inputs, _ = next(iter(task.test))
-    file_size = stored_size(_weights(task.model))
-    examples = inputs[:_NUM_EXAMPLES]
-    start = Pruner(task.model, examples, strength=0.0).dense
+        file_size = stored_size(_weights(task.model))
+        examples = inputs[:_NUM_EXAMPLES]
+        start = Pruner(task.model, examples, strength=0.0).dense
     return Network(
         name="dense",
         parameters=start.parameters,

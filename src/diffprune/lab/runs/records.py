@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from diffprune._pruner import Shrinkage
-from diffprune._surgery.plan import Certificate
+from diffprune._surgery.compare import Certificate
 from diffprune.errors import ArgumentError
 from diffprune.lab.training.recipe import Recipe
 

@@ -4,7 +4,7 @@ import pytest
 
 from diffprune.errors import MissingPackageError
 from diffprune.lab import read_run, train
-from diffprune.lab.tensorboard import scalars, tensorboard
+from diffprune.lab.tensorboard_events import scalars, tensorboard
 
 events = pytest.importorskip(
     "tensorboard.backend.event_processing.event_accumulator",

@@ -4,7 +4,7 @@ from functools import partial
 import pytest
 
 from diffprune._surgery import Plan
-from diffprune.lab.cli.user_traceback import own_part
+from diffprune.lab.cli.output import own_part
 
 
 def caught(function):
