@@ -15,7 +15,7 @@ from diffprune._budget import Budget, Controller
 from diffprune._core.types import Bool, Float
 from diffprune._graph import Groups, PruneGroup
 from diffprune._graph.axes import Atom
-from diffprune._graph.ops import Op, Rule
+from diffprune._graph.rule_api import Op, Rule
 from diffprune._graph.trace import ExampleInputs
 from diffprune._pruner import user_gates as placed
 from diffprune._pruner.history import Shrinkage
