@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from diffprune import Gate
 from paper.recipes import (
     table1_dense,
     table1_sigmoid,
