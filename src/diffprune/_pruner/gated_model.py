@@ -19,9 +19,12 @@ from diffprune._pruner.history import Shrinkage
 from diffprune._pruner.options import MARK
 from diffprune._pruner.user_gates import Placed
 from diffprune._surgery.apply import apply_plan_, named_tensors
-from diffprune._surgery.compare import outputs
+from diffprune._surgery.compare import Certificate
+from diffprune._surgery.diagnose import layout
+from diffprune._surgery.equivalence import OutputCheck
 from diffprune._surgery.optimizer_state import Move, follow_
-from diffprune._surgery.plan import Certificate, Plan, plan_removal
+from diffprune._surgery.plan import Plan, plan_removal
+from diffprune.errors import RemovalError
 from diffprune.gates import Gate
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -138,7 +141,7 @@ class Body(Generic[ModuleT]):
     ) -> tuple[dict[str, Units], Certificate | None]:
         """Cut the models and their gates, and verify; undo it if that fails."""
         models, groups = [self.model, *self.copies], self.groups
-        before = outputs(self.model, self.example_inputs) if verify else []
+        check = OutputCheck(self.model, self.example_inputs) if verify else None
         snapshot = cut.Snapshot.of(models)
         try:
             # Gates first: parametrized layers are evaluated when they are cut.
@@ -148,14 +151,24 @@ class Body(Generic[ModuleT]):
             for model in models:
                 self.gated.refresh_(model, self.groups)
                 apply_plan_(model, plan)
-            if not verify:
-                return kept, None
-            after = outputs(self.model, self.example_inputs)
-            return kept, cut.certificate(before, after)
-        except BaseException:
+            return kept, check and check.certify()
+        except BaseException as error:
             snapshot.restore_()
             self.groups = groups
+            if check is not None and isinstance(error, RemovalError):
+                raise self._explained(error, check, needed) from error
             raise
+
+    def _explained(
+        self, error: RemovalError, check: OutputCheck, needed: Mapping[Atom, Units]
+    ) -> RemovalError:
+        """The error with the first layer that differs, once everything is restored."""
+        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
+        where = check.first_difference(layout(self.groups, masks))
+        return RemovalError(
+            f"a removal was undone: {error}{where}\nModel, gates and optimizer are as "
+            "they were before it."
+        )
 
     def network(self) -> Network:
         """What costs are about: the model as it will be in use, without gates."""
@@ -171,8 +184,11 @@ class Body(Generic[ModuleT]):
 
     def finish_(self) -> None:
         """Fold the gates into the models and take them out, if outputs stay."""
-        before = outputs(self.model, self.example_inputs)
-        cut.certificate(before, outputs(self.plain_copy(), self.example_inputs))
+        check = OutputCheck(self.model, self.example_inputs)
+        try:
+            check.certify(self.plain_copy())
+        except RemovalError as error:
+            raise self._explained(error, check, {}) from error
         for model in [self.model, *self.copies]:
             self.gated.finish_(model, self.groups)
             vars(model).pop(MARK)

@@ -15,7 +15,7 @@ from diffprune._budget import Budget, Controller
 from diffprune._core.types import Bool, Float
 from diffprune._graph import Groups, PruneGroup
 from diffprune._graph.axes import Atom
-from diffprune._graph.ops import Op, Rule
+from diffprune._graph.rule_api import Op, Rule
 from diffprune._graph.trace import ExampleInputs
 from diffprune._pruner import user_gates as placed
 from diffprune._pruner.history import Shrinkage
@@ -28,8 +28,9 @@ from diffprune._pruner.steering import Budgets, check_same_budget, make_controll
 from diffprune._pruner.strengths import DEFAULT_STRENGTH, Strength, strength_of
 from diffprune._pruner.summary import summarise
 from diffprune._pruner.transaction import check_same
+from diffprune._surgery.compare import Certificate
 from diffprune._surgery.keep_masks import widen
-from diffprune._surgery.plan import Certificate, Plan
+from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError, FinishedError
 from diffprune.gates import Gate
 from diffprune.gates.penalty import parameter_groups

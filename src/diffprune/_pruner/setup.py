@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from diffprune._graph import Groups, find_groups
-from diffprune._graph.ops import Op, Rule
+from diffprune._graph.rule_api import Op, Rule
 from diffprune._graph.trace import ExampleInputs
 from diffprune._pruner.added_gates import Attached
 from diffprune._pruner.gated_model import Body

@@ -13,10 +13,9 @@ from diffprune._graph import Groups
 from diffprune._graph.axes import count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._surgery.apply import named_tensors
-from diffprune._surgery.compare import largest_gap, tolerance
 from diffprune._surgery.optimizer_state import Move, check_can_follow
-from diffprune._surgery.plan import Certificate, Plan
-from diffprune.errors import ArgumentError, RemovalError
+from diffprune._surgery.plan import Plan
+from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
 
 
@@ -79,23 +78,6 @@ def check_unchanged(model: nn.Module, groups: Groups) -> None:
                 f"saw it and has {found.get(name, 'none')} now.\n"
                 "Change the model before making the pruner, not after."
             )
-
-
-def certificate(before: Sequence[Tensor], after: Sequence[Tensor]) -> Certificate:
-    """Compare what a model returned before and after a cut.
-
-    Raises:
-        RemovalError: If that is not the same.
-    """
-    gap = largest_gap(list(before), list(after))
-    dtype = before[0].dtype
-    found = Certificate(*gap, str(dtype).removeprefix("torch."))
-    if gap.relative > tolerance(dtype):
-        raise RemovalError(
-            f"a removal would have changed what the model computes: {found}. Model, "
-            "gates and optimizer are as they were before it."
-        )
-    return found
 
 
 def moves(before: Mapping[str, Tensor], model: nn.Module, plan: Plan) -> list[Move]:

@@ -17,11 +17,9 @@ from diffprune._core.types import Bool, Int
 from diffprune._costs.network import Network
 from diffprune._graph import Groups, PruneGroup
 from diffprune._graph.axes import Atom, atoms, mask
-from diffprune._graph.infer import Step
-from diffprune._graph.rule_api import Axes, Call, Value
-from diffprune._graph.silence import unit_numbers
+from diffprune._graph.rule_api import Axes, Call, Step, Value
 from diffprune._graph.trace import ExampleInputs
-from diffprune._graph.zeros import Spreading
+from diffprune._graph.zeros import Spreading, unit_numbers
 from diffprune._pruner.added_gates import keep_
 from diffprune._pruner.budget_view import FindGroups, placed_network
 from diffprune._pruner.gate_absorption import absorb_
@@ -77,7 +75,7 @@ class _Closed(Spreading[Tensor]):
 
     def _spread(self, step: Step) -> None:
         link = self._links.get(id(step.outputs[0].axes)) if step.outputs else None
-        if step.rule is not self._rule or link is None:
+        if step.rule.axes is not self._rule or link is None:
             super()._spread(step)
             return
         (output,) = step.outputs

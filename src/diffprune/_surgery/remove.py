@@ -13,10 +13,9 @@ from diffprune._graph import Groups, PruneGroup, find_groups
 from diffprune._graph.trace import ExampleInputs
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import certify, mask
+from diffprune._surgery.equivalence import cast_like_, certify, in_double, mask
 from diffprune._surgery.keep_masks import at_least_one, checked, nothing_left
 from diffprune._surgery.plan import Plan, plan_removal
-from diffprune._surgery.precision import cast_like_, in_double
 from diffprune._surgery.vanish import vanish_
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
