@@ -33,9 +33,10 @@ def task(tmp_path):
 def test_every_value_is_a_run_and_the_front_shows_them(task, tmp_path):
     out = tmp_path / "sweep"
     front = sweep(task, {"macs": [0.25, 0.5]}, out=out, recipe=RECIPE)
-    assert [row.name for row in front.rows] == ["macs=0.5", "macs=0.25"]
-    assert [row.macs for row in front.rows] == [96, 48]
-    assert front.rows[-1].is_best
+    assert [run.name for run in front.runs] == ["macs=0.5", "macs=0.25"]
+    assert [run.outcome.macs for run in front.runs] == [96, 48]
+    assert "macs=0.25" in front.best
+    assert [row["is_best"] for row in front.to_dict()][-1]
     assert read_run(out / "macs=0.5").recipe.budget == {"macs": 0.5}
     console = Console(width=100, record=True)
     console.print(front.table())
@@ -62,7 +63,7 @@ def test_what_is_finished_is_not_trained_again(task, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "train", spy)
     front = sweep(task, {"macs": [0.5, 0.3]}, out=out, recipe=RECIPE)
     assert trained == [{"macs": 0.3}]
-    assert len(front.rows) == 2
+    assert len(front.runs) == 2
 
 
 def test_a_run_that_fails_is_told_and_can_be_repeated(task, tmp_path, monkeypatch):
@@ -74,7 +75,7 @@ def test_a_run_that_fails_is_told_and_can_be_repeated(task, tmp_path, monkeypatc
         with pytest.raises(RuntimeError, match="no"):
             sweep(task, {"macs": [0.5]}, out=tmp_path / "sweep", recipe=RECIPE)
     front = sweep(task, {"macs": [0.5]}, out=tmp_path / "sweep", recipe=RECIPE)
-    assert len(front.rows) == 1
+    assert len(front.runs) == 1
 
 
 def test_somebody_has_to_do_it(task, tmp_path):
@@ -88,4 +89,4 @@ def test_workers_share_the_points(task, tmp_path):
     front = sweep(
         task, {"macs": values}, out=tmp_path / "sweep", recipe=RECIPE, workers=2
     )
-    assert [row.name for row in front.rows] == [f"macs={value}" for value in values]
+    assert [run.name for run in front.runs] == [f"macs={value}" for value in values]

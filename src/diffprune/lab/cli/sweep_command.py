@@ -49,7 +49,7 @@ def sweep(
     Interrupted, the same command continues. Several machines that share the folder can
     run it at the same time.
     """
-    from dataclasses import asdict, replace  # noqa: PLC0415 - beside what needs it
+    from dataclasses import replace  # noqa: PLC0415 - beside what needs it
 
     from diffprune.lab.runs.tasks import load_task  # noqa: PLC0415 - imports torch
     from diffprune.lab.sweeps import sweep as run_sweep  # noqa: PLC0415
@@ -71,7 +71,7 @@ def sweep(
         if figure is not None:
             front.figure(figure)
     if as_json:
-        show_json([asdict(row) for row in front.rows])
+        show_json(front.to_dict())
     else:
         show(front.table())
         say(f"Next:  diffprune compare {out}/*/  (or report)")

@@ -1,56 +1,49 @@
-"""What a sweep found: accuracy against cost, as a table and as a figure."""
+"""What a sweep found (`Front`): error against cost, as a table, a figure and JSON."""
 
 import os
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rich.table import Table
 
 from diffprune.errors import MissingPackageError
-from diffprune.lab.runs.records import Outcome
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One run of a sweep; errors are percentages.
-
-    Attributes:
-        name: What it was asked for.
-        macs: Multiply-adds for one example.
-        parameters: Of its network.
-        validation_error: If there is data to choose with.
-        test_error: Of its network.
-        is_best: Whether no other run is better in both error and multiply-adds.
-    """
-
-    name: str
-    macs: int
-    parameters: int
-    validation_error: float | None
-    test_error: float
-    is_best: bool
+from diffprune.lab.runs.records import Outcome, Run
 
 
 @dataclass(frozen=True)
 class Front:
-    """The runs of a sweep, from the largest to the smallest."""
+    """The finished runs of a sweep.
 
-    rows: tuple[Row, ...]
+    Attributes:
+        runs: From the largest network to the smallest.
+        best: Names of those that no other beats in both error and multiply-adds.
+    """
+
+    runs: tuple[Run, ...]
+    best: frozenset[str]
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain data, for JSON: what each run has come to."""
+        return [
+            {"name": run.name, "is_best": run.name in self.best, **run.to_dict()}
+            for run in self.runs
+        ]
 
     def table(self) -> Table:
-        """A line for each run."""
+        """A line for each run; a star for those on the front."""
         table = Table()
         for name in ("run", "MACs", "parameters", "validation %", "test %", "front"):
             table.add_column(name, justify="left" if name == "run" else "right")
-        for row in self.rows:
-            validation = row.validation_error
+        for run in self.runs:
+            end = outcome_of(run)
+            validation = end.validation_error
             table.add_row(
-                row.name,
-                f"{row.macs:,}",
-                f"{row.parameters:,}",
+                run.name,
+                f"{end.macs:,}",
+                f"{end.parameters:,}",
                 "" if validation is None else f"{validation:.2f}",
-                f"{row.test_error:.2f}",
-                "*" if row.is_best else "",
+                f"{end.test_error:.2f}",
+                "*" if run.name in self.best else "",
             )
         return table
 
@@ -67,16 +60,8 @@ class Front:
                 "figures are drawn by altair, which is not installed.\n"
                 "Install it with `pip install 'diffprune[report]'`."
             ) from error
-        values = [
-            {
-                "run": row.name,
-                "MACs": row.macs,
-                "test error %": row.test_error,
-                "front": row.is_best,
-            }
-            for row in self.rows
-        ]
-        base = alt.Chart(alt.Data(values=values)).encode(
+        base = alt.Chart(alt.Data(values=[self._point(run) for run in self.runs]))
+        base = base.encode(
             x=alt.X("MACs:Q", scale=alt.Scale(type="log")),
             y=alt.Y("test error %:Q", scale=alt.Scale(zero=False)),
         )
@@ -87,23 +72,17 @@ class Front:
         labels = base.mark_text(align="left", dx=6, dy=-6).encode(text="run:N")
         (line + points + labels).properties(width=480, height=300).save(str(path))
 
+    def _point(self, run: Run) -> dict[str, Any]:
+        end = outcome_of(run)
+        return {
+            "run": run.name,
+            "MACs": end.macs,
+            "test error %": end.test_error,
+            "front": run.name in self.best,
+        }
 
-def make_front(outcomes: Mapping[str, Outcome], best: Collection[str]) -> Front:
-    """Sort what came out.
 
-    Args:
-        outcomes: By the name of the run.
-        best: Names of those that nothing beats.
-    """
-    rows = [
-        Row(
-            name=name,
-            macs=outcome.macs,
-            parameters=outcome.parameters,
-            validation_error=outcome.validation_error,
-            test_error=outcome.test_error,
-            is_best=name in best,
-        )
-        for name, outcome in outcomes.items()
-    ]
-    return Front(tuple(sorted(rows, key=lambda row: -row.macs)))
+def outcome_of(run: Run) -> Outcome:
+    """What a finished run ended with; a front has no others."""
+    assert run.outcome is not None  # noqa: S101 - unfinished ones are left out
+    return run.outcome

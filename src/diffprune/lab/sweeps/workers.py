@@ -1,4 +1,4 @@
-"""Workers that go through a sweep together, each in its own process."""
+"""Train the runs of a sweep, several at a time, each in a process of its own."""
 
 import multiprocessing
 import os
@@ -10,9 +10,9 @@ import torch
 
 from diffprune.errors import ArgumentError
 from diffprune.lab import Recipe, read_run, train
-from diffprune.lab.runs.records import Outcome
+from diffprune.lab.runs.records import RECIPE, Outcome, Run
 from diffprune.lab.runs.tasks import load_task
-from diffprune.lab.sweeps.pareto import Front, make_front
+from diffprune.lab.sweeps.pareto import Front, outcome_of
 from diffprune.lab.sweeps.points import Point, make_points
 from diffprune.lab.sweeps.study import Study
 
@@ -63,9 +63,9 @@ def sweep(
     study = Study(job.out)
     study.add([point.name for point in points])
     _work(job) if workers == 1 else _work_together(job, workers)
-    outcomes = {p.name: _outcome(job.out / p.name) for p in points}
-    found = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
-    return make_front(found, study.front())
+    found = [run for p in points if (run := _finished(job.out / p.name))]
+    found.sort(key=lambda run: -outcome_of(run).macs)
+    return Front(tuple(found), frozenset(study.front()))
 
 
 def _work_together(job: Job, workers: int) -> None:
@@ -92,15 +92,16 @@ def _work(job: Job) -> None:
         number, name = taken
         folder = job.out / name
         try:
-            outcome = _outcome(folder)
-            if outcome is None:
+            run = _finished(folder)
+            if run is None:
                 train(make_task, recipes[name], out=folder, device=job.device)
-                outcome = _outcome(folder)
+                run = _finished(folder)
         except BaseException:
             study.failed(number)
             raise
-        if outcome is not None:
-            study.done(number, error_of(outcome), outcome.macs)
+        if run is not None:
+            end = outcome_of(run)
+            study.done(number, error_of(end), end.macs)
 
 
 def error_of(outcome: Outcome) -> float:
@@ -109,5 +110,8 @@ def error_of(outcome: Outcome) -> float:
     return outcome.test_error if choice is None else choice
 
 
-def _outcome(folder: Path) -> Outcome | None:
-    return read_run(folder).outcome if (folder / "recipe.json").exists() else None
+def _finished(folder: Path) -> Run | None:
+    if not (folder / RECIPE).exists():
+        return None
+    run = read_run(folder)
+    return None if run.outcome is None else run
