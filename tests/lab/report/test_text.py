@@ -95,11 +95,12 @@ def test_what_was_asked_and_how_far_it_is(make_run):
 
 def test_what_came_out_is_compared_with_what_is_known():
     assert words.got(SMALL, DENSE) == (
-        "What came out has 10,000 parameters, 25 % of what there was, and errs on "
-        "2.00 % of the test set; the dense one errs on 2.00 %."
+        "The pruned network has 10,000 parameters, 25 % of the dense one's, and is "
+        "wrong on 2.00 % of the test set; the dense one is wrong on 2.00 %."
     )
     assert words.got(SMALL, Network(name="dense")) == (
-        "What came out has 10,000 parameters, and errs on 2.00 % of the test set."
+        "The pruned network has 10,000 parameters, and is wrong on 2.00 % of the test "
+        "set."
     )
 
 

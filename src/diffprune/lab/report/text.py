@@ -123,12 +123,12 @@ def asked(run: Run) -> str:
 def got(small: Network, dense: Network) -> str:
     """What came out, next to what there was, as far as either is known."""
     left = ratio(small.parameters, dense.parameters)
-    share = "" if left is None else f", {percent(left)} of what there was"
+    share = "" if left is None else f", {percent(left)} of the dense one's"
     trained = dense.error is not None
-    before = f"; the dense one errs on {dense.error:.2f} %" if trained else ""
+    before = f"; the dense one is wrong on {dense.error:.2f} %" if trained else ""
     return (
-        f"What came out has {small.parameters:,} parameters{share}, and errs on "
-        f"{small.error or 0:.2f} % of the test set{before}."
+        f"The pruned network has {small.parameters:,} parameters{share}, and is wrong "
+        f"on {small.error or 0:.2f} % of the test set{before}."
     )
 
 
@@ -241,7 +241,13 @@ def layers(costs: Sequence[LayerCost]) -> Table | None:
     numbers = {cost.name: (*cost.parameters, *cost.macs) for cost in costs}
     wholes = [sum(column) for column in zip(*numbers.values(), strict=True)]
     return Table(
-        ("Layer", "Parameters before", "after", "Multiply-adds before", "after"),
+        (
+            "Layer",
+            "Parameters before",
+            "Parameters after",
+            "Multiply-adds before",
+            "Multiply-adds after",
+        ),
         tuple((name, *map(_of, found, wholes)) for name, found in numbers.items()),
     )
 
