@@ -95,12 +95,11 @@ def test_what_was_asked_and_how_far_it_is(make_run):
 
 def test_what_came_out_is_compared_with_what_is_known():
     assert words.got(SMALL, DENSE) == (
-        "The pruned network has 10,000 parameters, 25 % of the dense one's, and is "
+        "The network has 10,000 parameters, 25 % of the dense one's, and is "
         "wrong on 2.00 % of the test set; the dense one is wrong on 2.00 %."
     )
     assert words.got(SMALL, Network(name="dense")) == (
-        "The pruned network has 10,000 parameters, and is wrong on 2.00 % of the test "
-        "set."
+        "The network has 10,000 parameters, and is wrong on 2.00 % of the test set."
     )
 
 

@@ -127,7 +127,7 @@ def got(small: Network, dense: Network) -> str:
     trained = dense.error is not None
     before = f"; the dense one is wrong on {dense.error:.2f} %" if trained else ""
     return (
-        f"The pruned network has {small.parameters:,} parameters{share}, and is wrong "
+        f"The network has {small.parameters:,} parameters{share}, and is wrong "
         f"on {small.error or 0:.2f} % of the test set{before}."
     )
 
