@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+from diffprune.errors import ArgumentError
 from diffprune.lab.sweeps.study import Study
 
 pytest.importorskip("optuna")
@@ -58,3 +59,10 @@ def test_the_front_is_what_nothing_beats(tmp_path):
         number, name = study.take()
         study.done(number, *found[name])
     assert study.front() == {"a", "b", "d"}
+
+
+@pytest.mark.parametrize("text", ["{", "[]\n", '{"op_code": 0}\n', "\x00"])
+def test_a_damaged_journal_is_named(tmp_path, text):
+    (tmp_path / "study.journal").write_text(f"{text}\n")
+    with pytest.raises(ArgumentError, match=r"study\.journal` is damaged"):
+        Study(tmp_path)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
-from diffprune.errors import MissingPackageError
+from diffprune.errors import ArgumentError, MissingPackageError
 
 JOURNAL: Final = "study.journal"
 _STUDY: Final = "sweep"
@@ -25,6 +25,7 @@ class Study:
 
     Raises:
         MissingPackageError: If Optuna is not installed.
+        ArgumentError: If the journal is damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -33,12 +34,18 @@ class Study:
         backend = self._optuna.storages.journal.JournalFileBackend(
             str(folder / JOURNAL)
         )
-        self._study: Any = self._optuna.create_study(
-            storage=self._optuna.storages.JournalStorage(backend),
-            study_name=_STUDY,
-            directions=["minimize", "minimize"],
-            load_if_exists=True,
-        )
+        try:
+            self._study: Any = self._optuna.create_study(
+                storage=self._optuna.storages.JournalStorage(backend),
+                study_name=_STUDY,
+                directions=["minimize", "minimize"],
+                load_if_exists=True,
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ArgumentError(
+                f"`{folder / JOURNAL}` is damaged: {error}.\nDelete that file and "
+                "start the sweep again; its finished runs are kept."
+            ) from error
 
     def add(self, names: Sequence[str]) -> None:
         """Let names wait that nobody has worked on, or whose worker has died."""
