@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import diffprune as dp
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 
 
 def spiral(count: int) -> tuple[Tensor, Tensor]:
@@ -17,7 +17,7 @@ def spiral(count: int) -> tuple[Tensor, Tensor]:
     return arms + 0.05 * torch.randn(count, 2), labels
 
 
-def report(shrinkage: Shrinkage) -> None:
+def report(shrinkage: RemovalRecord) -> None:
     """Say what is left after a removal."""
     widths = "-".join(map(str, shrinkage.units.values()))
     print(f"step {shrinkage.step}: {widths}, {shrinkage.parameters:,} parameters")

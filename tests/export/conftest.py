@@ -38,7 +38,7 @@ def third(model, inputs):
     """Without a third of its units."""
     groups = dp.find_groups(model, inputs)
     masks = {g.name: torch.arange(g.size) % 3 != 1 for g in groups}
-    return dp.remove(model, inputs, masks), inputs
+    return dp.remove(model, inputs, keep=masks), inputs
 
 
 def lenet5():

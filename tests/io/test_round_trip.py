@@ -76,7 +76,7 @@ def test_a_fresh_model_computes_what_the_saved_one_does(name, tmp_path):
     model, inputs = ZOO[name]()
     groups = find_groups(model, inputs)
     masks = {g.name: torch.arange(g.size) % 3 != 1 for g in groups}
-    small = apply_plan(model, plan_removal(groups, masks))
+    small = apply_plan(model, plan_removal(groups, keep=masks))
     fresh = round_trip(small, ZOO[name].build().eval(), tmp_path)
     assert_same(small, fresh)
     for one, other in zip(outputs(small, inputs), outputs(fresh, inputs), strict=True):

@@ -66,7 +66,7 @@ def sizes(groups, masks):
 def test_outputs_are_those_of_the_masked_original(name, seed):
     model, inputs, groups = analysed(name)
     masks = random_masks(groups, seed)
-    small = apply_plan(model, plan_removal(groups, masks))
+    small = apply_plan(model, plan_removal(groups, keep=masks))
     masked = mask(model, groups, masks)
     assert_equal(outputs(small, inputs), outputs(masked, inputs), atol=1e-10)
 
@@ -83,7 +83,7 @@ def test_outputs_are_those_of_the_masked_original_in_train_mode(entry):
     if any(is_random(module) for module in model.modules()):
         pytest.skip("draws other random numbers for other widths")
     masks = random_masks(groups, seed=1)
-    small = apply_plan(model, plan_removal(groups, masks)).train()
+    small = apply_plan(model, plan_removal(groups, keep=masks)).train()
     masked = mask(model, groups, masks).train()
     assert_equal(outputs(small, inputs), outputs(masked, inputs), atol=1e-10)
 
@@ -91,7 +91,7 @@ def test_outputs_are_those_of_the_masked_original_in_train_mode(entry):
 def test_the_certificate_agrees_and_the_original_is_untouched(entry):
     model, inputs, groups = entry
     before = copy.deepcopy(model.state_dict())
-    result = removal(model, inputs, groups, random_masks(groups, seed=2))
+    result = removal(model, inputs, groups, keep=random_masks(groups, seed=2))
     assert result.plan.certificate.max_relative <= 1e-10
     assert type(result.model) is type(model)
     assert result.model.training == model.training
@@ -102,7 +102,7 @@ def test_the_certificate_agrees_and_the_original_is_untouched(entry):
 def test_keeping_everything_is_the_identity(entry):
     model, _, groups = entry
     masks = {group.name: torch.ones(group.size, dtype=torch.bool) for group in groups}
-    plan = plan_removal(groups, masks)
+    plan = plan_removal(groups, keep=masks)
     assert plan == Plan({}, {}, {})
     assert_equal(apply_plan(model, plan).state_dict(), model.state_dict())
 
@@ -110,15 +110,15 @@ def test_keeping_everything_is_the_identity(entry):
 def test_removing_twice_is_removing_the_union_once(entry):
     model, inputs, groups = entry
     first = random_masks(groups, seed=3)
-    early = plan_removal(groups, first)
+    early = plan_removal(groups, keep=first)
     small = apply_plan(model, early)
     again = find_groups(small, inputs)
     second = random_masks(again, seed=4)
-    late = plan_removal(again, second)
+    late = plan_removal(again, keep=second)
     union = {name: first[name].clone() for name in first}
     for name in second:
         union[name][first[name]] = second[name]
-    once = plan_removal(groups, union)
+    once = plan_removal(groups, keep=union)
     twice = apply_plan(small, late)
     assert_equal(twice.state_dict(), apply_plan(model, once).state_dict())
     assert_equal(apply_plan(model, early.then(late)).state_dict(), twice.state_dict())
@@ -127,14 +127,14 @@ def test_removing_twice_is_removing_the_union_once(entry):
 
 def test_plans_survive_json(entry):
     _, _, groups = entry
-    plan = plan_removal(groups, random_masks(groups, seed=5))
+    plan = plan_removal(groups, keep=random_masks(groups, seed=5))
     assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_parameters_fall_as_predicted(entry):
     model, _, groups = entry
     masks = random_masks(groups, seed=6)
-    small = apply_plan(model, plan_removal(groups, masks))
+    small = apply_plan(model, plan_removal(groups, keep=masks))
     assert groups.parameters() == sum(p.numel() for p in model.parameters())
     expected = groups.parameters(sizes(groups, masks))
     assert sum(p.numel() for p in small.parameters()) == expected
@@ -166,7 +166,7 @@ def multiply_adds(model, inputs):
 def test_multiply_adds_fall_as_predicted(entry):
     model, inputs, groups = entry
     masks = random_masks(groups, seed=7)
-    small = apply_plan(model, plan_removal(groups, masks))
+    small = apply_plan(model, plan_removal(groups, keep=masks))
     fewer = groups.macs() - groups.macs(sizes(groups, masks))
     counted = multiply_adds(model, inputs) - multiply_adds(small, inputs)
     assert fewer == counted
@@ -175,7 +175,7 @@ def test_multiply_adds_fall_as_predicted(entry):
 def test_the_smaller_model_trains(entry):
     model, inputs, groups = entry
     masks = random_masks(groups, seed=8)
-    small = apply_plan(model, plan_removal(groups, masks)).train()
+    small = apply_plan(model, plan_removal(groups, keep=masks)).train()
     before = copy.deepcopy(dict(small.named_parameters()))
     optimizer = torch.optim.SGD(small.parameters(), lr=1e-3)
     sum(
@@ -194,7 +194,7 @@ def check_random_network(seed):
     except DiffpruneError:
         return
     masks = random_masks(groups, seed)
-    small = apply_plan(model, plan_removal(groups, masks))
+    small = apply_plan(model, plan_removal(groups, keep=masks))
     masked = mask(model, groups, masks)
     assert_equal(outputs(small, x), outputs(masked, x), atol=1e-10)
 

@@ -10,7 +10,7 @@ from torch import nn, optim
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import diffprune as dp
-from diffprune._pruner import transaction as cut
+from diffprune._pruner import gated_model
 from diffprune.errors import (
     ArgumentError,
     DiffpruneError,
@@ -244,7 +244,7 @@ def test_a_failed_certificate_rolls_everything_back(monkeypatch):
     step_(pruner, optimizer)
     close_(pruner, fc1=[1], fc2=[2])
     before = everything(pruner, optimizer)
-    monkeypatch.setattr(cut, "tolerance", lambda _: -1.0)
+    monkeypatch.setattr(gated_model, "tolerance", lambda _: -1.0)
     with pytest.raises(RemovalError, match="as they were before it"):
         pruner.remove_closed_(optimizer)
     assert_untouched(before, pruner, optimizer)
@@ -255,7 +255,7 @@ def test_a_failed_certificate_rolls_everything_back(monkeypatch):
 def test_a_failed_finalize_leaves_a_pruner_that_works(monkeypatch):
     pruner, optimizer = make()
     before = everything(pruner, optimizer)
-    monkeypatch.setattr(cut, "tolerance", lambda _: -1.0)
+    monkeypatch.setattr(gated_model, "tolerance", lambda _: -1.0)
     with pytest.raises(RemovalError, match="as they were before it"):
         pruner.finalize()
     assert_untouched(before, pruner, optimizer)

@@ -43,6 +43,6 @@ def test_an_unread_open_unit_still_counts_in_the_mean_of_its_gate():
     close(model.gate_flat, slice(16 * 7, 800))
     before = model(x)
     pruner.step(optimizer)
-    assert model.gate_conv2.width == 7
+    assert pruner.shape().units["gate_conv2"] == 7
     assert model.gate_conv2.size == 50
     torch.testing.assert_close(model(x), before, rtol=1e-10, atol=1e-12)

@@ -90,7 +90,7 @@ def test_layouts_only_shrink_along_the_stream():
     pruner.remove_closed_()
     units = [set(range(13)) - set(CLOSED[name]) for name in OUTER]
     layouts = [units[0] | units[1] | units[2], units[1] | units[2], units[2]]
-    widths = [pruner.gates[name].width for name in OUTER]
+    widths = [pruner.shape().units[name] for name in OUTER]
     assert widths == [len(layout) for layout in layouts]
     assert pruner.model.blocks[1].conv1.in_channels == len(layouts[0])
     assert pruner.model.blocks[2].conv1.in_channels == len(layouts[1])
@@ -101,7 +101,7 @@ def test_a_closed_unit_that_a_norm_turns_into_a_constant_stays():
     pruner, _ = make(pre_activation=True)
     pruner.remove_closed_()
     last = 13 - len(CLOSED["blocks.2.outer"])
-    assert [pruner.gates[name].width for name in OUTER] == [13, 13, last]
+    assert [pruner.shape().units[name] for name in OUTER] == [13, 13, last]
 
 
 def test_a_residual_stream_trains_on_as_if_nothing_had_gone(stream):
@@ -211,6 +211,22 @@ def test_patterns_name_placed_gates():
         dp.Pruner(model, x, strength={"fc": 1.0})
     pruner = dp.Pruner(model, x, strength={"gate2": 2.0})
     assert pruner.penalty() <= 2.0 * 9
+
+
+def test_what_a_gate_with_an_index_covers_is_left_whole():
+    class Shared(Flattened):
+        def __init__(self):
+            super().__init__()
+            self.gate2 = dp.Gate(3, index=torch.arange(9) % 3)
+
+    model, x = Shared().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
+    pruner = dp.Pruner(model, x)
+    pruner.gates["gate2"].logits.data[0] -= 5.0
+    pruner.gates["gate1"].logits.data[:4] -= 5.0
+    before = model.eval()(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), before, rtol=0, atol=1e-12)
+    assert small.fc1.out_features == 9
 
 
 def test_a_model_with_placed_gates_has_one_pruner():

@@ -40,4 +40,4 @@ def test_nothing_is_said_about_anything_else(other):
 def test_a_removal_that_fails_because_of_it_says_so():
     keep = {"0": torch.arange(8) < 2}
     with pytest.raises(RemovalError, match=r"(?s)first in `2`.*: 0.5 becomes 1 in"):
-        remove(network(8), X, keep)
+        remove(network(8), X, keep=keep)

@@ -37,7 +37,7 @@ def three():
     """The masked original, the smaller model and what is kept of every output."""
     model = Shared().double()
     groups = find_groups(model, X)
-    small = apply_plan(model, plan_removal(groups, KEEP))
+    small = apply_plan(model, plan_removal(groups, keep=KEEP))
     return mask(model, groups, KEEP), small, layout(groups, KEEP)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +21,8 @@ from torch.utils.hooks import RemovableHandle
 from diffprune._core.types import Float
 from diffprune._graph.axes import Atom, Axis, atoms, size
 from diffprune._graph.silence import unit_numbers
-from diffprune.gates import Gate
-from diffprune.gates.pooled import Bank
+from diffprune.gates import GateLike
+from diffprune.gates.pooled import PooledGates
 
 NAME = "_diffprune_gates"
 
@@ -73,12 +73,13 @@ class Gating(nn.Module):
     A submodule of the model, so that gates move, copy, train and save with it.
     """
 
-    def __init__(self, gates: Mapping[str, Gate]) -> None:
+    def __init__(self, gates: Mapping[str, GateLike]) -> None:
         super().__init__()
-        self.gates = nn.ModuleDict(gates)
+        modules = {n: gate for n, gate in gates.items() if isinstance(gate, nn.Module)}
+        self.gates = nn.ModuleDict(modules)
         self.factors = nn.ModuleDict()
         self.handles: list[RemovableHandle] = []
-        self._bank = Bank(gates)
+        self.pooled = PooledGates(gates)
         self._values: dict[str, Tensor] | None = None
 
     def open_forward(self, *_args: object) -> None:
@@ -94,14 +95,12 @@ class Gating(nn.Module):
         if self._values is None or torch.compiler.is_compiling():
             return self.gate(key).values()
         if not self._values:
-            self._values = self._bank.values()
+            self._values = self.pooled.values()
         return self._values[key]
 
-    def gate(self, key: str) -> Gate:
+    def gate(self, key: str) -> GateLike:
         """One of the gates."""
-        gate = self.gates[key]
-        assert isinstance(gate, Gate)  # noqa: S101 - by construction
-        return gate
+        return cast("GateLike", self.gates[key])
 
     def factors_of(self, site: str) -> list[Factor]:
         """What multiplies the parameter of a site, dimension by dimension."""

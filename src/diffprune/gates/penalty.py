@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from diffprune._core.types import Float
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.gates import Gate
+from diffprune.gates.gate import Gate
+from diffprune.gates.protocol import GateLike
 
 Strength = float | Sequence[float] | Mapping[str, float]
 
@@ -31,7 +32,7 @@ def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
     """
     gates = named_gates(model)
     strengths = _by_name(strength, tuple(gates))
-    costs = [strengths[name] * gate.prob_open().sum() for name, gate in gates.items()]
+    costs = [strengths[name] * gate.penalty() for name, gate in gates.items()]
     return torch.stack(costs).sum()
 
 
@@ -57,7 +58,7 @@ def parameter_groups(
         0.0
     """
     of_gates = dict.fromkeys(
-        p for gate in named_gates(model).values() for p in gate.parameters()
+        p for m in model.modules() if isinstance(m, GateLike) for p in m.parameters()
     )
     others = [p for p in model.parameters() if p not in of_gates and p.requires_grad]
     gates = [p for p in of_gates if p.requires_grad]

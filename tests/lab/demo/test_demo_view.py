@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune._surgery.plan import Certificate
 from diffprune.lab.demo.demo_summary import Summary
 from diffprune.lab.demo.demo_view import comparison, proof, whereabouts
@@ -41,7 +41,7 @@ def run(raw: Widths, effective: Widths, removals, error, seconds) -> Run:
 def summary(tmp_path):
     dense = Widths(20, 50, 800, 500)
     gaps = [Certificate(1e-6, 1e-7, "float32"), Certificate(2e-6, 3e-7, "float32")]
-    removals = [Shrinkage(1, {}, 1, 1, gap) for gap in gaps]
+    removals = [RemovalRecord(1, {}, 1, 1, gap) for gap in gaps]
     return Summary(
         dense=run(dense, dense, [], 1.0, [2.0, 2.1]),
         pruned=run(

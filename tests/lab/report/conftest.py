@@ -3,7 +3,7 @@ import shutil
 
 import pytest
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune._surgery.plan import Certificate
 from diffprune.lab import Epoch, Recipe
 from diffprune.lab.runs.records import Outcome
@@ -41,7 +41,7 @@ def make_epoch(number, gates):
 
 def make_removal(number, gates):
     certificate = Certificate(1e-6, number * 1e-7, "float32")
-    return Shrinkage(
+    return RemovalRecord(
         30 * number, widths(number, gates), 40_000 // number, 9, certificate
     )
 

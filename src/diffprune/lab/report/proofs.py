@@ -1,6 +1,6 @@
 """What certificates prove about the removals of a run; verifies nothing itself."""
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune.lab.report.networks import spell_widths
 from diffprune.lab.report.page import Proof
 from diffprune.lab.report.sources import Source
@@ -33,7 +33,7 @@ def proof(source: Source) -> Proof | None:
     )
 
 
-def _row(removal: Shrinkage) -> tuple[str, ...]:
+def _row(removal: RemovalRecord) -> tuple[str, ...]:
     certificate = removal.certificate
     assert certificate is not None  # noqa: S101 - others were left out
     return (

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._pruner import Pruner
-from diffprune.gates import Gate
+from diffprune.gates import Gate, GateLike
 from diffprune.lab.runs.records import Epoch, Outcome
 from diffprune.lab.training.progress import Progress
 from diffprune.lab.training.task import Loader, Task
@@ -48,7 +48,11 @@ def measure_epoch(
         processor_seconds=round(progress.processor_seconds, 3),
         steps=progress.batches,
         lr=lr,
-        prob_open={name: _rounded(gate.prob_open()) for name, gate in gates.items()},
+        prob_open={
+            name: _rounded(gate.prob_open())
+            for name, gate in gates.items()
+            if isinstance(gate, Gate)
+        },
     )
 
 
@@ -79,9 +83,10 @@ def _validation_error(model: nn.Module, task: Task) -> float | None:
     return None if task.validation is None else error_rate(model, task, task.validation)
 
 
-def _num_connected(gate: Gate) -> int:
+def _num_connected(gate: GateLike) -> int:
     is_open = gate.is_open()
-    return int((is_open if gate.present is None else is_open[gate.present]).sum())
+    index = gate.index if isinstance(gate, Gate) else None
+    return int((is_open if index is None or index.ndim > 1 else is_open[index]).sum())
 
 
 def _rounded(values: Tensor) -> list[float]:

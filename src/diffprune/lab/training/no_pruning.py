@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from torch.utils.flop_counter import FlopCounterMode
 
 from diffprune._core.types import Float
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune._surgery import Plan
 from diffprune.gates import Gate
 from diffprune.gates.penalty import parameter_groups
@@ -27,7 +27,7 @@ class Unpruned:
     def __init__(self, model: nn.Module, example_inputs: Tensor) -> None:
         self.model = model
         self.plan = Plan({}, {}, {})
-        self.history: list[Shrinkage] = []
+        self.history: list[RemovalRecord] = []
         self.gates: dict[str, Gate] = {}
         self.steps = 0
         self.example_inputs = example_inputs
@@ -58,10 +58,10 @@ class Unpruned:
     def remove_closed_(self, *optimizers: Optimizer) -> None:
         """Nothing is closed."""
 
-    def shape(self) -> Shrinkage:
+    def shape(self) -> RemovalRecord:
         """What there is."""
         size = sum(parameter.numel() for parameter in self.model.parameters())
-        return Shrinkage(self.steps, {}, size, self._macs)
+        return RemovalRecord(self.steps, {}, size, self._macs)
 
     def finalize(self) -> nn.Module:
         """The model, as it is."""

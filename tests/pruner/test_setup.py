@@ -12,7 +12,7 @@ import diffprune as dp
 from diffprune._budget import limits
 from diffprune._budget.limits import Measured
 from diffprune._core import timing
-from diffprune._pruner import steering
+from diffprune._pruner import setup
 from diffprune.errors import ArgumentError
 from paper.models.lenet5 import LeNet5
 
@@ -89,8 +89,8 @@ def test_what_takes_longer_than_predicted_is_cut_further(monkeypatch):
     pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     whole = pruner.groups.macs()
 
-    def measured(closed):
-        small = pruner._body.without(closed)
+    def measured(keep):
+        small = pruner._gated.without_gates(keep)
         left = dp.find_groups(small, X[:4]).macs()
         return {"macs": Measured(1.3 * left, whole)}
 
@@ -113,7 +113,7 @@ def test_the_whole_model_is_timed_again_with_what_is_left(monkeypatch):
         timed.append(sizes)
         return [size / 1e6 for size in sizes]
 
-    monkeypatch.setattr(steering, "measure_in_turns", in_turns)
+    monkeypatch.setattr(setup, "measure_in_turns", in_turns)
     whole = sum(p.numel() for p in convolutional().parameters())
     pruner, optimizer = begin(dp.Budget(latency=0.9, steps=20))
     train(pruner, optimizer, 20)
@@ -129,8 +129,8 @@ def test_what_would_be_left_is_tried_without_a_trace(make_gate):
     before, widths = dict(model.named_parameters()), pruner.shape()
     values = {name: value.clone() for name, value in before.items()}
     expected = model.eval()(digits)
-    closed = {n: torch.arange(gate.size) > 2 for n, gate in pruner.gates.items()}
-    small = pruner._body.without(closed)
+    keep = {n: torch.arange(gate.size) <= 2 for n, gate in pruner.gates.items()}
+    small = pruner._gated.without_gates(keep)
     assert small.conv1.out_channels == small.conv2.in_channels == 3
     assert small(digits).shape == (2, 10)
     after = dict(model.named_parameters())
