@@ -126,7 +126,7 @@ class Controller:
         phase: What is being done for it.
 
     Raises:
-        ArgumentError: If a budget cannot be met.
+        ArgumentError: If a budget cannot be met, or does not say for how many steps.
     """
 
     def __init__(
@@ -140,6 +140,7 @@ class Controller:
         measure: Callable[[Masks], Mapping[str, Measured]] | None = None,
     ) -> None:
         self.budgets, self._gates, self._measure = tuple(budgets), gates, measure
+        self._steps = [budget.needed_steps() for budget in budgets]
         self._units = UnitSelection(gates, network.widths(), round_to, read)
         self.kept, self._sizes = kept, {n: len(units) for n, units in kept.items()}
         self._limits = [*make_limits(budgets, network)]
@@ -159,7 +160,7 @@ class Controller:
 
     def is_due(self, step: int) -> bool:
         """Whether there is something to do after so many steps."""
-        taken, steps = step - self._start, self.budgets[self.stage].steps
+        taken, steps = step - self._start, self._steps[self.stage]
         if self.phase == "warm-up":
             return taken >= WARM_UP * steps
         if self.phase == "closing":
@@ -174,7 +175,7 @@ class Controller:
             return self._next_(step)
         if self.phase == "warm-up":
             self._let_close_()
-        part = (step - self._start) / self.budgets[self.stage].steps
+        part = (step - self._start) / self._steps[self.stage]
         return self._close_(min(1.0, (part - WARM_UP) / (CLOSED_BY - WARM_UP)))
 
     @torch.no_grad()

@@ -21,12 +21,16 @@ from diffprune._pruner.gated_model import RemovalRecord, check_same
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
 from diffprune._pruner.setup import (
-    DEFAULT_STRENGTH,
+    PATIENCE,
+    REMOVE_EVERY,
+    REOPEN,
     Budgets,
     Gates,
     Heads,
     Schedule,
     Strength,
+    check_model,
+    check_numbers,
     check_options,
     check_same_budget,
     default_gate,
@@ -55,25 +59,33 @@ class Pruner(Generic[ModuleT]):
         model: Any module that `torch.export` can trace. It is changed in place and
             stays the object it is.
         example_inputs: A tensor, a tuple, or a dict of keyword arguments.
-        strength: How hard open units are pushed to close: one number, a function of the
-            group (`by_macs`, `by_parameters`), or either by name pattern; groups that
-            no pattern matches are left whole. By default 1e-5.
-        budget: What the model may cost in the end, instead of a strength; several are
-            met in turn, from the largest to the smallest.
-        gate: Makes the gate of a group; one function, or one per name pattern.
-        schedule: Look for closed units every so many steps, or when a function of the
-            step number says so. A budget has a schedule of its own.
-        reopen: Units of gates with noise or competition may open again. They are
-            removed once the probability that they do in the next step is below this.
-            Without noise a closed sigmoid gate cannot open, and its unit goes at once.
-        patience: Or once they were found closed so many times in a row.
-        round_to: Widths are cut to multiples of this.
-        freeze: Names or patterns of layers to leave as they are.
-        heads: Whether attention loses `"whole"` heads, units `"inside"`, or `"both"`.
+        strength: *How hard*: how much open units are pushed to close. One number
+            (start with 1e-4), a function of the group (`by_macs`, `by_parameters`), or
+            either by name pattern; groups that no pattern matches are left whole.
+        budget: Instead of a strength, what the model may cost in the end; several are
+            met in turn, from the largest to the smallest. Give one of the two.
+        freeze: *Where*: names or patterns of layers to leave as they are.
+        heads: Whether attention loses `"whole"` heads, units of their `"head_dim"`, or
+            `"both"`.
         rules: Rules for ops that have none.
+        gate: Makes the gate of a group, any `diffprune.gates.GateLike`; one function,
+            or one per name pattern.
+        remove_every: *When*: look for closed units every so many steps (by default
+            100), or when a function of the step number says so.
+        reopen: Units of gates with noise or competition may open again. They are
+            removed once the probability that they do in the next step is below this (by
+            default 0.05). Without noise a closed sigmoid gate cannot open, and its unit
+            goes at once.
+        patience: Or once they were found closed so many times in a row (by default 30).
+        round_to: Widths are cut to multiples of this.
         on_removal: Called with every `RemovalRecord`.
         on_budget: Called with every budget once the model has met it and recovered, and
             with a plain copy of the model as it then is.
+
+    Raises:
+        ArgumentError: If not exactly one of `strength` and `budget` is given, or an
+            option would be ignored: a budget decides itself when units go, and takes
+            none of `remove_every`, `reopen` and `patience`. The model is as it was.
 
     Examples:
         >>> import torch
@@ -93,33 +105,33 @@ class Pruner(Generic[ModuleT]):
         *,
         strength: Strength | None = None,
         budget: Budgets | None = None,
-        gate: Gates = default_gate,
-        schedule: Schedule = 100,
-        reopen: float = 0.05,
-        patience: int = 30,
-        round_to: int = 1,
         freeze: Sequence[str] = (),
         heads: Heads = "both",
         rules: Mapping[Op, Rule] | None = None,
+        gate: Gates = default_gate,
+        remove_every: Schedule | None = None,
+        reopen: float | None = None,
+        patience: int | None = None,
+        round_to: int = 1,
         on_removal: Callable[[RemovalRecord], None] | None = None,
         on_budget: Callable[[Budget, ModuleT], None] | None = None,
     ) -> None:
-        check_options(model, schedule, reopen, patience, round_to)
-        if budget is not None and strength is not None:
-            raise ArgumentError(
-                "a budget finds its own strengths: leave `strength=` out.\n"
-                "To keep layers whole, type `freeze=[...]`."
-            )
+        when = {"remove_every": remove_every, "reopen": reopen, "patience": patience}
+        check_options(strength, budget, on_budget, **when)
+        self._remove_every = REMOVE_EVERY if remove_every is None else remove_every
+        reopen = REOPEN if reopen is None else reopen
+        patience = PATIENCE if patience is None else patience
+        check_numbers(self._remove_every, reopen, patience, round_to)
+        check_model(model)
         self.example_inputs = example_inputs
         self.steps = 0
-        self._schedule = schedule
-        self._strength = DEFAULT_STRENGTH if strength is None else strength
+        self._strength = strength
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
         self._gated = make_gated_model_(
             model,
             example_inputs,
-            strength=self._strength,
+            strength=strength,
             gate=gate,
             freeze=freeze,
             heads=heads,
@@ -174,7 +186,7 @@ class Pruner(Generic[ModuleT]):
         *,
         lr: float | None = None,
         gate_lr: float | None = None,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
     ) -> list[dict[str, Any]]:
         """Optimizer groups in which gates are never decayed."""
         return parameter_groups(
@@ -205,7 +217,7 @@ class Pruner(Generic[ModuleT]):
         self.steps += 1
         if self.controller is not None:
             return self._follow_(self.controller, optimizers)
-        every = self._schedule
+        every = self._remove_every
         is_due = every(self.steps) if callable(every) else self.steps % every == 0
         return self.remove_closed_(*optimizers) if is_due else None
 
@@ -369,8 +381,9 @@ class Pruner(Generic[ModuleT]):
     def _compute_strengths(self) -> dict[str, float]:
         if self.controller is not None:
             return self.controller.strengths
-        units = self.units()
-        return {u.name: strength_of(self._strength, u) or 0.0 for u in units}
+        strength = 0.0 if self._strength is None else self._strength
+        units = self._gated.units().values()
+        return {u.name: strength_of(strength, u) or 0.0 for u in units}
 
     def _check_running(self) -> None:
         if self._is_finished:

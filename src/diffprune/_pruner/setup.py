@@ -29,9 +29,11 @@ MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
 Gates: TypeAlias = MakeGate | Mapping[str, MakeGate]
 Budgets: TypeAlias = Budget | Sequence[Budget]
 Schedule: TypeAlias = int | Callable[[int], bool]
-Heads: TypeAlias = Literal["both", "whole", "inside"]
+Heads: TypeAlias = Literal["both", "whole", "head_dim"]
 
-DEFAULT_STRENGTH: Final = 1e-5
+REMOVE_EVERY: Final = 100
+REOPEN: Final = 0.05
+PATIENCE: Final = 30
 
 
 def by_macs(strength: float) -> Callable[[PruneGroup], float]:
@@ -53,7 +55,7 @@ def make_gated_model_(
     model: ModuleT,
     example_inputs: ExampleInputs,
     *,
-    strength: Strength,
+    strength: Strength | None,
     gate: Gates,
     freeze: Sequence[str],
     heads: Heads,
@@ -85,9 +87,11 @@ def make_gated_model_(
 
 
 def make_gates(
-    model: nn.Module, groups: Groups, strength: Strength, gate: Gates
+    model: nn.Module, groups: Groups, strength: Strength | None, gate: Gates
 ) -> dict[str, GateLike]:
     """A gate for each group that has a strength, like the model's parameters.
+
+    Without any strength, which a budget finds itself, all groups have a gate.
 
     Raises:
         UnknownNameError: If a pattern matches no group.
@@ -96,7 +100,7 @@ def make_gates(
     """
     check_patterns("strength", strength, list(groups.sizes))
     check_patterns("gate", gate, list(groups.sizes))
-    chosen = [group for group in groups if strength_of(strength, group) is not None]
+    chosen = [g for g in groups if strength is None or strength_of(strength, g) is not None]
     if not chosen:
         raise ArgumentError(
             "nothing in this model can be removed:\n"
@@ -171,12 +175,52 @@ def make_controller(
 
 
 def check_options(
-    model: nn.Module, schedule: Schedule, reopen: float, patience: int, round_to: int
+    strength: Strength | None,
+    budget: Budgets | None,
+    on_budget: object,
+    **when: object,
 ) -> None:
-    """Refuse models that have a pruner, and numbers that cannot be meant.
+    """Refuse combinations of options that mean nothing.
+
+    Args:
+        strength: How hard units are pushed to close.
+        budget: What the model may cost.
+        on_budget: What is called when a budget is met.
+        **when: Options of removals that a budget decides itself; None if not given.
 
     Raises:
-        ArgumentError: If there are such.
+        ArgumentError: If there is not exactly one of strength and budget, or an option
+            would be ignored.
+    """
+    if strength is None and budget is None:
+        raise ArgumentError(
+            "a pruner has to know how hard to push: give it `strength=` or `budget=`.\n"
+            "Type `strength=1e-4` to start with, or `budget=dp.Budget(macs=0.3, "
+            "steps=...)`."
+        )
+    if budget is not None and strength is not None:
+        raise ArgumentError(
+            "a budget finds its own strengths: leave `strength=` out.\n"
+            "To keep layers whole, type `freeze=[...]`."
+        )
+    given = [name for name, value in when.items() if value is not None]
+    if budget is not None and given:
+        raise ArgumentError(
+            f"a budget decides itself when units go: leave `{given[0]}=` out, or use "
+            "`strength=` instead of `budget=`."
+        )
+    if budget is None and on_budget is not None:
+        raise ArgumentError(
+            "`on_budget=` is called when a budget is met, and there is none: leave it "
+            "out, or give a `budget=`."
+        )
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a model that has a pruner, or cannot have one.
+
+    Raises:
+        ArgumentError: If it is such a model.
     """
     check_plain(model)
     if any(MARK in vars(module) for module in model.modules()):
@@ -184,8 +228,20 @@ def check_options(
             "this model already has a pruner. Call its `finalize()` first, or start "
             "again from a fresh model."
         )
-    if not callable(schedule) and schedule < 1:
-        raise ArgumentError(f"schedule must be at least one step, got {schedule}.")
+
+
+def check_numbers(
+    remove_every: Schedule, reopen: float, patience: int, round_to: int
+) -> None:
+    """Refuse numbers that cannot be meant.
+
+    Raises:
+        ArgumentError: If there are such.
+    """
+    if not callable(remove_every) and remove_every < 1:
+        raise ArgumentError(
+            f"remove_every must be at least one step, got {remove_every}."
+        )
     if round_to < 1:
         raise ArgumentError(f"round_to must be at least 1, got {round_to}.")
     if patience < 1:
@@ -197,7 +253,7 @@ def check_options(
         )
 
 
-def check_placed(gate: Gates, strength: Strength, names: Sequence[str]) -> None:
+def check_placed(gate: Gates, strength: Strength | None, names: Sequence[str]) -> None:
     """Refuse options that gates in the model itself would ignore.
 
     Raises:

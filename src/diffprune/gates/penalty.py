@@ -1,4 +1,4 @@
-"""What open gates cost, and how their parameters are trained; knows no task loss."""
+"""The penalty on open gates, and optimizer groups in which gates are not decayed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -39,7 +39,7 @@ def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
 def parameter_groups(
     model: nn.Module,
     *,
-    weight_decay: float = 0.0,
+    weight_decay: float | None = None,
     lr: float | None = None,
     gate_lr: float | None = None,
 ) -> list[dict[str, Any]]:
@@ -47,7 +47,7 @@ def parameter_groups(
 
     Args:
         model: The model, gates included.
-        weight_decay: For everything but gates.
+        weight_decay: For everything but gates; by default the optimizer's own.
         lr: Learning rate; by default the optimizer's own.
         gate_lr: Learning rate of the gates; by default `lr`.
 
@@ -62,20 +62,10 @@ def parameter_groups(
     )
     others = [p for p in model.parameters() if p not in of_gates and p.requires_grad]
     gates = [p for p in of_gates if p.requires_grad]
-    speed = {"fused": True} if _can_be_fused(model) else {}
     return [
-        _group(others, weight_decay, lr) | speed,
-        _group(gates, 0.0, lr if gate_lr is None else gate_lr) | speed,
+        _group(others, weight_decay, lr),
+        _group(gates, 0.0, lr if gate_lr is None else gate_lr),
     ]
-
-
-def _can_be_fused(model: nn.Module) -> bool:
-    """Whether an optimizer that can should update all tensors in one call.
-
-    On other devices than the CPU optimizers see to their speed themselves.
-    """
-    floats = all(p.is_cpu and p.is_floating_point() for p in model.parameters())
-    return floats and not any(getattr(m, "sparse", False) for m in model.modules())
 
 
 def named_gates(model: nn.Module) -> dict[str, Gate]:
@@ -84,10 +74,12 @@ def named_gates(model: nn.Module) -> dict[str, Gate]:
 
 
 def _group(
-    parameters: list[nn.Parameter], weight_decay: float, lr: float | None
+    parameters: list[nn.Parameter], weight_decay: float | None, lr: float | None
 ) -> dict[str, Any]:
-    rate = {} if lr is None else {"lr": lr}
-    return {"params": parameters, "weight_decay": weight_decay, **rate}
+    """A group with what was given; the optimizer's own defaults fill in the rest."""
+    given = {"weight_decay": weight_decay, "lr": lr}
+    options = {name: value for name, value in given.items() if value is not None}
+    return {"params": parameters, **options}
 
 
 def _by_name(strength: Strength, names: tuple[str, ...]) -> Mapping[str, float]:

@@ -112,21 +112,20 @@ def _make_pruner(task: Task, recipe: Recipe, device: str) -> Pruner[Any]:
     if recipe.strength is None:
         # It has what training asks of a pruner, and no more.
         return cast("Pruner[Any]", Unpruned(model, examples))
-    every = recipe.remove_every
     made: dict[str, Any] = {"gate": lambda group: recipe.gate.make(group.size)}
     return Pruner(
         model,
         examples,
         **_pressure(recipe, steps=recipe.epochs * len(task.train)),
-        schedule=_never if every is None else every,
-        reopen=recipe.reopen,
         **({} if named_gates(model) else made),
     )
 
 
 def _pressure(recipe: Recipe, steps: int) -> dict[str, Any]:
     if recipe.budget is None:
-        return {"strength": recipe.strength}
+        every = recipe.remove_every
+        when = {"remove_every": _never if every is None else every}
+        return {"strength": recipe.strength, "reopen": recipe.reopen, **when}
     limits: dict[str, Any] = {**recipe.budget}
     return {"budget": Budget(**limits, steps=steps)}
 
