@@ -30,7 +30,9 @@ def main() -> None:
     model = nn.Sequential(
         nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2)
     )
-    pruner = dp.Pruner(model, points[:2], strength=1e-4, schedule=40, on_removal=report)
+    pruner = dp.Pruner(
+        model, points[:2], strength=1e-4, remove_every=40, on_removal=report
+    )
     optimizer = torch.optim.Adam(pruner.parameter_groups(lr=3e-3, gate_lr=3e-3))
     for _ in range(10):
         for batch in torch.randperm(len(points)).split(50):

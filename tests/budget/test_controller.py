@@ -81,7 +81,7 @@ def test_the_structure_is_whole_at_first_and_settled_by_half(network, gates):
 
 
 def test_several_limits_hold_at_once(network, gates):
-    budget = Budget(macs=0.3, params=0.25, memory=0.9, steps=50)
+    budget = Budget(macs=0.3, parameters=0.25, memory=0.9, steps=50)
     controller = Controller([budget], network, gates, ledger(gates))
     *_, (_, _, used) = follow(controller, gates, 50, -0.01)
     assert 0.97 <= max(used) <= 1
@@ -183,23 +183,25 @@ def test_a_state_continues_where_it_was(network, gates, when):
 def test_floors_are_respected_in_what_is_promised(network):
     gates = {name: Gate(size, min_open=10) for name, size in SIZES.items()}
     with pytest.raises(ArgumentError, match=r"macs=0.05 cannot be met.* 10 units per"):
-        Controller([Budget(macs=0.05)], network, gates, ledger(gates))
+        Controller([Budget(macs=0.05, steps=100)], network, gates, ledger(gates))
 
 
 def test_a_state_of_other_budgets_is_refused(network, gates):
-    state = Controller([Budget(macs=0.5)], network, gates, ledger(gates)).state_dict()
-    other = Controller([Budget(macs=0.4)], network, gates, ledger(gates))
+    state = Controller(
+        [Budget(macs=0.5, steps=100)], network, gates, ledger(gates)
+    ).state_dict()
+    other = Controller([Budget(macs=0.4, steps=100)], network, gates, ledger(gates))
     with pytest.raises(ArgumentError, match=r"on its way to .*0.5.*asked for .*0.4"):
         other.load_state_dict(state)
 
 
 def test_the_report_says_what_was_asked_and_what_is_used(network, gates):
     controller = Controller(
-        [Budget(macs=0.5, params=2000)], network, gates, ledger(gates)
+        [Budget(macs=0.5, parameters=2000, steps=100)], network, gates, ledger(gates)
     )
     assert controller.report() == [
         "macs=0.5: 3,040 of 1,520 allowed (warm-up)",
-        "params=2000: 3,144 of 2,000 allowed (warm-up)",
+        "parameters=2000: 3,144 of 2,000 allowed (warm-up)",
     ]
 
 

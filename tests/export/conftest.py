@@ -44,7 +44,9 @@ def third(model, inputs):
 def lenet5():
     """Pruned by gates in the model; what is left of one chooses features."""
     images = torch.rand(3, 1, 28, 28)
-    pruner = dp.Pruner(LeNet5(dp.Gate), images, schedule=lambda _: False)
+    pruner = dp.Pruner(
+        LeNet5(dp.Gate), images, remove_every=lambda _: False, strength=1e-5
+    )
     for gate in pruner.gates.values():
         gate.logits.data[::3] = -2.0
     return pruner.finalize(), images

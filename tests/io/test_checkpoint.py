@@ -46,7 +46,7 @@ class Placed(Net):
 def make(kind=Net, seed=0, **options):
     torch.manual_seed(seed)
     model = kind(**options)
-    pruner = dp.Pruner(model, torch.rand(4, 5), strength=0.02, schedule=20)
+    pruner = dp.Pruner(model, torch.rand(4, 5), strength=0.02, remove_every=20)
     groups = pruner.parameter_groups(lr=0.01, gate_lr=0.05)
     optimizer = optim.Adam(groups)
     scheduler = optim.lr_scheduler.ExponentialLR(optimizer, 0.999)

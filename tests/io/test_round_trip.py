@@ -100,7 +100,7 @@ class Residual(nn.Module):
 
 def test_placed_gates_give_way_to_what_became_of_them(tmp_path):
     images = torch.rand(2, 1, 8, 8)
-    pruner = dp.Pruner(Residual(), images, schedule=lambda _: False)
+    pruner = dp.Pruner(Residual(), images, remove_every=lambda _: False, strength=1e-5)
     pruner.gates["gate1"].logits.data[:4] = -2.0
     pruner.gates["gate2"].logits.data[2:6] = -2.0
     small = pruner.finalize().eval()

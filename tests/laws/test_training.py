@@ -109,7 +109,8 @@ def close_some_(gates, share=0.4):
 def make(name, optimizer, **options):
     """A pruner that never removes by itself, its optimizer and its inputs."""
     model, inputs = ZOO[name]()
-    pruner = dp.Pruner(model, inputs, schedule=lambda _: False, **options)
+    options = {"strength": 1e-5, **options}
+    pruner = dp.Pruner(model, inputs, remove_every=lambda _: False, **options)
     groups = pruner.parameter_groups(lr=1e-3)
     takes_decay = "weight_decay" in inspect.signature(optimizer).parameters
     if not takes_decay:
@@ -327,7 +328,7 @@ def noisy_run(seed, every):
         x,
         strength=0.02,
         gate=lambda group: gate(group.size),
-        schedule=every,
+        remove_every=every,
         reopen=0.01,
     )
     optimizer = optim.Adam(pruner.parameter_groups(lr=1e-2, gate_lr=0.05))

@@ -68,7 +68,7 @@ def test_what_is_asked_for_is_what_the_model_costs(macs, optimizer):
 
 
 def test_parameters_are_counted_in_the_model_itself():
-    pruner, optimizer = begin(dp.Budget(params=2_000, steps=STEPS))
+    pruner, optimizer = begin(dp.Budget(parameters=2_000, steps=STEPS))
     train(pruner, optimizer, STEPS)
     small = pruner.finalize()
     assert 0.97 * 2_000 <= sum(p.numel() for p in small.parameters()) <= 2_000
@@ -81,7 +81,7 @@ def test_latency_is_that_of_the_plain_model(tmp_path, monkeypatch):
     with pytest.raises(
         ArgumentError, match=r"latency='1 ms' cannot be met.* at least 1 "
     ):
-        begin(dp.Budget(latency="1 ms"))
+        begin(dp.Budget(latency="1 ms", steps=STEPS))
     assert seen  # every op took a second, however narrow, and so did the model
 
 
@@ -103,7 +103,7 @@ def test_what_takes_longer_than_predicted_is_cut_further(monkeypatch):
 
 
 def test_the_whole_model_is_timed_again_with_what_is_left(monkeypatch):
-    cost = limits.COSTS["params"]  # real seconds of so small a model hardly shrink
+    cost = limits.COSTS["parameters"]  # real seconds of so small a model hardly shrink
     monkeypatch.setitem(limits.COSTS, "latency", cost)
     timed = []
 
@@ -125,7 +125,7 @@ def test_the_whole_model_is_timed_again_with_what_is_left(monkeypatch):
 def test_what_would_be_left_is_tried_without_a_trace(make_gate):
     model = LeNet5(make_gate) if make_gate else LeNet5()
     digits = torch.rand(2, 1, 28, 28)
-    pruner = dp.Pruner(model, digits)
+    pruner = dp.Pruner(model, digits, strength=1e-5)
     before, widths = dict(model.named_parameters()), pruner.shape()
     values = {name: value.clone() for name, value in before.items()}
     expected = model.eval()(digits)
@@ -167,7 +167,7 @@ def test_nothing_changes_while_the_model_recovers():
 
 
 def test_a_run_that_ends_early_meets_its_budget_and_says_so():
-    pruner, optimizer = begin(dp.Budget(macs=0.3))
+    pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     train(pruner, optimizer, 3)
     whole = pruner.groups.macs()
     with pytest.warns(UserWarning, match=r"only now, after 3 steps.*steps=3"):
@@ -195,7 +195,7 @@ def test_budgets_in_turn_leave_a_plain_model_each():
 
 @pytest.mark.parametrize("when", [2, 11, 30])
 def test_a_run_is_resumed_bit_for_bit(tmp_path, when):
-    budget = dp.Budget(macs=0.2, params=0.3, steps=STEPS)
+    budget = dp.Budget(macs=0.2, parameters=0.3, steps=STEPS)
     pruner, optimizer = begin(budget)
     train(pruner, optimizer, when)
     dp.save_checkpoint(tmp_path / "run.pt", pruner, optimizer)
@@ -214,8 +214,8 @@ def test_a_run_is_resumed_bit_for_bit(tmp_path, when):
     [(None, "state has a budget and the pruner has none"), (0.4, "asked for .*0.4")],
 )
 def test_the_state_of_another_budget_is_refused(budget, message):
-    state = begin(dp.Budget(macs=0.5))[0].state_dict()
-    other, _ = begin(budget and dp.Budget(macs=budget))
+    state = begin(dp.Budget(macs=0.5, steps=STEPS))[0].state_dict()
+    other, _ = begin(budget and dp.Budget(macs=budget, steps=STEPS))
     with pytest.raises(ArgumentError, match=message):
         other.load_state_dict(state)
 
@@ -248,7 +248,7 @@ def test_gates_that_compete_or_have_noise_are_steered_too(options):
 
 def test_budgets_find_their_own_strengths():
     with pytest.raises(ArgumentError, match="leave `strength=` out"):
-        begin(dp.Budget(macs=0.5), strength=1e-4)
+        begin(dp.Budget(macs=0.5, steps=STEPS), strength=1e-4)
 
 
 def test_no_budgets_are_no_budget():

@@ -100,7 +100,9 @@ def make_gates(
     """
     check_patterns("strength", strength, list(groups.sizes))
     check_patterns("gate", gate, list(groups.sizes))
-    chosen = [g for g in groups if strength is None or strength_of(strength, g) is not None]
+    chosen = [
+        g for g in groups if strength is None or strength_of(strength, g) is not None
+    ]
     if not chosen:
         raise ArgumentError(
             "nothing in this model can be removed:\n"

@@ -19,7 +19,7 @@ def test_an_amount_is_a_number_or_has_a_unit(spec, amount):
 @pytest.mark.parametrize(
     ("spec", "kind", "message"),
     [
-        ("flops=0.3", UnknownNameError, "there are `macs`, `params`, `memory`"),
+        ("flops=0.3", UnknownNameError, "there are `macs`, `parameters`, `memory`"),
         ("steps=3", UnknownNameError, "`steps=3` limits nothing"),
         ("0.3", UnknownNameError, "type `--budget macs=0.3`"),
         ("macs", ArgumentError, "how much"),

@@ -144,7 +144,7 @@ def test_as_a_program(tmp_path):
             ["mine.py:task", "--strength", "1", "--budget", "macs=0.5"],
             "`--budget` finds its own strength",
         ),
-        (["mine.py:task", "--budget", "mcas=0.5"], "there are `macs`, `params`"),
+        (["mine.py:task", "--budget", "mcas=0.5"], "there are `macs`, `parameters`"),
         (["."], "`.` holds no run"),
         (
             ["lenet5-mnist", "--data-dir", "empty"],

@@ -209,7 +209,7 @@ def test_live_removal_changes_the_time_and_not_the_result(
 
 
 def test_a_budget_is_met_by_the_end(toy, recipe, tmp_path):
-    asked = replace(recipe, budget={"params": 0.5})
+    asked = replace(recipe, budget={"parameters": 0.5})
     small = train(toy, asked, out=tmp_path / "run")
     whole = sum(p.numel() for p in toy(recipe).model.parameters())
     left = sum(p.numel() for p in small.parameters())

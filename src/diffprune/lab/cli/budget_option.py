@@ -20,7 +20,7 @@ def parse_budget(specs: Sequence[str]) -> dict[str, float | str]:
 
     Examples:
         >>> parse_budget(["macs=0.3,size=200 kB", "params=1e6"])
-        {'macs': 0.3, 'size': '200 kB', 'params': 1000000.0}
+        {'macs': 0.3, 'size': '200 kB', 'parameters': 1000000.0}
     """
     limits = dict(_parse(part) for spec in specs for part in spec.split(","))
     Budget(**limits)  # pyright: ignore[reportArgumentType] - `steps` is not among them
