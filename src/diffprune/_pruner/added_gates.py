@@ -39,27 +39,15 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> 
         groups: Its groups.
         gates: A gate for each group to prune, by group name.
     """
-    gating = Gating({key(name): gate for name, gate in gates.items()})
+    gating = Gating(gates)
     for name in gates:
         for tensor, dim in targets(groups, groups[name]):
-            if key(tensor) not in gating.factors:
-                gating.factors[key(tensor)] = nn.ModuleList()
             axis = groups.tensors[tensor][dim]
-            factor = Factor(key(name), dim, axis, groups[name].atom)
-            gating.factors[key(tensor)].append(factor)  # pyright: ignore[reportCallIssue] - a ModuleList
+            factor = Factor(name, dim, axis, groups[name].atom)
+            gating.add_factor(tensor, factor)
     _home(model, gating).add_module(NAME, gating)
     _hook_(model, groups, gating)
     return gating
-
-
-def key(name: str) -> str:
-    """A name that a `ModuleDict` accepts."""
-    return name.replace(".", "/")
-
-
-def unkey(name: str) -> str:
-    """The name that `key` was given."""
-    return name.replace("/", ".")
 
 
 @final
@@ -76,7 +64,7 @@ class AddedGates:
     def gates(self, model: nn.Module) -> dict[str, GateLike]:
         """The gates of the model, or of a copy of it, by group name."""
         gating = gating_of(model)
-        return {name: gating.gate(key(name)) for name in self._names}
+        return {name: gating.gate(name) for name in self._names}
 
     def pooled(self, model: nn.Module) -> PooledGates:
         """The gates of the model as its forward pass evaluates them."""
@@ -104,20 +92,18 @@ class AddedGates:
     def keep_(self, model: nn.Module, cut: Cut) -> None:
         """Cut the gates, and lay their values out along the smaller parameters."""
         keep_gates_(self.gates(model), cut.gates)
-        gating = gating_of(model)
-        for site in gating.factors:
-            for factor in gating.factors_of(site):
-                axis = cut.groups.tensors[unkey(site)][factor.dim]
-                factor.spread_(axis, cut.groups[unkey(factor.gate)].atom)
+        for tensor, factors in gating_of(model).sites().items():
+            for factor in factors:
+                axis = cut.groups.tensors[tensor][factor.dim]
+                factor.spread_(axis, cut.groups[factor.gate].atom)
 
     @torch.no_grad()
     def fold_(self, model: nn.Module, _: Groups) -> None:
         """Multiply the gates into the parameters, and take them out of the model."""
         # In eval mode: noise must not become a weight.
         gating, tensors = gating_of(model).eval(), named_tensors(model)
-        for site in gating.factors:
-            parameter = tensors[unkey(site)]
-            parameter.copy_(gating.gated(gating.factors_of(site), parameter))
+        for name, factors in gating.sites().items():
+            tensors[name].copy_(gating.gated(factors, tensors[name]))
         self.detach_(model)
 
     def detach_(self, model: nn.Module) -> None:
@@ -152,8 +138,8 @@ def _home(model: nn.Module, gating: Gating) -> nn.Module:
 
     Not the model itself: it may be a container that calls all its children.
     """
-    for site in gating.factors:
-        path = unkey(site).rpartition(".")[0]
+    for name in gating.sites():
+        path = name.rpartition(".")[0]
         layer = model.get_submodule(path.partition(".parametrizations")[0])
         if not isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict):
             return layer
@@ -214,9 +200,8 @@ def _is_blind(
 
 def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
     places: dict[str, list[Place]] = {}
-    for site in gating.factors:
-        value = groups.solution.tensors[unkey(site)]
-        factors = gating.factors_of(site)
+    for gated, factors in gating.sites().items():
+        value = groups.solution.tensors[gated]
         for name, other in groups.solution.tensors.items():
             if other is value:
                 path, _, attribute = name.rpartition(".")

@@ -21,10 +21,12 @@ from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
 from diffprune._pruner.snapshot import Snapshot
 from diffprune._surgery.apply import apply_plan_, named_tensors
-from diffprune._surgery.compare import largest_gap, outputs, tolerance
+from diffprune._surgery.compare import Certificate
+from diffprune._surgery.diagnose import layout
+from diffprune._surgery.equivalence import OutputCheck
 from diffprune._surgery.keep_masks import widen
 from diffprune._surgery.optimizer_state import Move, check_can_follow, follow_
-from diffprune._surgery.plan import Certificate, Plan, plan_removal
+from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError, RemovalError
 from diffprune.gates import GateLike
 from diffprune.gates.penalty import named_gates
@@ -155,7 +157,7 @@ class GatedModel(Generic[ModuleT]):
         tensors, of_gates = named_tensors(self.model), _parameters_of(self.gates)
         check_can_follow(optimizers, _to_be_cut(plan, tensors, cut, of_gates))
 
-        before = [] if step is None else self._outputs()
+        check = None if step is None else self._output_check()
         models = [self.model, *self.copies]
         snapshot = Snapshot.of(models, optimizers)
         held = self.groups, self.plan, dict(self.kept), [*self.history]
@@ -164,7 +166,7 @@ class GatedModel(Generic[ModuleT]):
                 # Gates first: parametrized layers are evaluated when they are cut.
                 self.placement.keep_(model, cut)
                 apply_plan_(model, plan)
-            found = None if step is None else certificate(before, self._outputs())
+            found = check and check.certify()
 
             moves = _moves(plan, tensors, named_tensors(self.model))
             moves += _gate_moves(of_gates, _parameters_of(self.gates), cut)
@@ -176,10 +178,12 @@ class GatedModel(Generic[ModuleT]):
             self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
             if step is not None:
                 self.history.append(self.shape(step, found))
-        except BaseException:
+        except BaseException as error:
             snapshot.restore_()
             self.groups, self.plan, kept, self.history[:] = held
             self.kept.update(kept)
+            if check is not None and isinstance(error, RemovalError):
+                raise self._explained(error, check, cut.by_group()) from error
             raise
         return self.history[-1] if step is not None else None
 
@@ -187,9 +191,9 @@ class GatedModel(Generic[ModuleT]):
         """Which units of each gate the data still has when these are kept."""
         cut = self.placement.cut(self.model, self.groups, keep)
         found = dict(keep)
-        for name, layout in cut.layouts.items():
+        for name, placed in cut.layouts.items():
             units = cut.gates[name].nonzero().flatten()
-            units = units if layout.units is None else units[layout.units]
+            units = units if placed.units is None else units[placed.units]
             found[name] = torch.zeros_like(keep[name]).index_fill(0, units, value=True)
         return found
 
@@ -220,8 +224,11 @@ class GatedModel(Generic[ModuleT]):
         Raises:
             RemovalError: If outputs would change; nothing has changed.
         """
-        plain = self.without_gates()
-        certificate(self._outputs(), outputs(plain, self.example_inputs))
+        check = self._output_check()
+        try:
+            check.certify(self.without_gates())
+        except RemovalError as error:
+            raise self._explained(error, check, {}) from error
         for model in [self.model, *self.copies]:
             self.placement.fold_(model, self.groups)
             vars(model).pop(MARK)
@@ -236,25 +243,18 @@ class GatedModel(Generic[ModuleT]):
         width = -(-int(keep.sum()) // self._round_to) * self._round_to
         return widen(keep, width, self.gates[name].margin().detach().cpu())
 
-    def _outputs(self) -> list[Tensor]:
-        return outputs(self.model, self.example_inputs)
+    def _output_check(self) -> OutputCheck:
+        return OutputCheck(self.model, self.example_inputs)
 
-
-def certificate(before: Sequence[Tensor], after: Sequence[Tensor]) -> Certificate:
-    """Compare what a model returned before and after a removal.
-
-    Raises:
-        RemovalError: If that is not the same.
-    """
-    gap = largest_gap(list(before), list(after))
-    dtype = before[0].dtype
-    found = Certificate(*gap, str(dtype).removeprefix("torch."))
-    if gap.relative > tolerance(dtype):
-        raise RemovalError(
-            f"a removal would have changed what the model computes: {found}. Model, "
-            "gates and optimizer are as they were before it."
+    def _explained(
+        self, error: RemovalError, check: OutputCheck, keep: Mapping[str, Keep]
+    ) -> RemovalError:
+        """The error with the first layer that differs, once everything is restored."""
+        where = check.first_difference(layout(self.groups, keep))
+        return RemovalError(
+            f"a removal was undone: {error}{where}\nModel, gates and optimizer are as "
+            "they were before it."
         )
-    return found
 
 
 def check_unchanged(model: nn.Module, groups: Groups) -> None:
