@@ -11,11 +11,10 @@ from torch._ops import OpOverload, OpOverloadPacket
 from diffprune._graph.axes import atoms
 from diffprune._graph.groups import Groups, collect
 from diffprune._graph.infer import Solution, solve
-from diffprune._graph.ops import Op, Rule
-from diffprune._graph.rule_api import Frozen
-from diffprune._graph.silence import when_zeroed
+from diffprune._graph.rule_api import Frozen, Op, Rule
 from diffprune._graph.trace import ExampleInputs, trace
-from diffprune._graph.width_constraints import settle
+from diffprune._graph.width_constraints import layer_attributes, settle
+from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError
 
 
@@ -55,7 +54,7 @@ def find_groups(
     _freeze_named(model, solution, freeze)
     _freeze_unread(solution)
     _freeze_heads(solution, heads)
-    attributes = settle(solution)
+    attributes = {**layer_attributes(model, solution), **settle(solution)}
     _freeze_loud_contractions(solution)
     return collect(solution, attributes)
 

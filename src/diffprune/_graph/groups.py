@@ -12,8 +12,8 @@ from torch import Tensor
 from diffprune._core.types import Bool
 from diffprune._graph.axes import Atom, Axis, atoms, volume
 from diffprune._graph.infer import Solution
+from diffprune._graph.int_tracking import Attribute
 from diffprune._graph.rule_api import SPATIAL, Axes, Frozen
-from diffprune._graph.tracked_int import Attribute
 from diffprune.errors import UnknownNameError
 
 

@@ -15,10 +15,8 @@ from torch import Tensor
 from diffprune._core.types import Int
 from diffprune._graph import Groups
 from diffprune._graph.axes import Atom, Axis, atoms, mask
-from diffprune._graph.infer import Step
-from diffprune._graph.rule_api import Axes, Call, Value
-from diffprune._graph.silence import unit_numbers
-from diffprune._graph.zeros import Spreading
+from diffprune._graph.rule_api import Axes, Call, Step, Value
+from diffprune._graph.zeros import Spreading, unit_numbers
 from diffprune._pruner.placement import Keep
 from diffprune._surgery.dead_units import dead_units
 
@@ -123,7 +121,7 @@ class _ClosedGates(Spreading[Tensor]):
 
     def _spread(self, step: Step) -> None:
         link = self._links.get(id(step.outputs[0].axes)) if step.outputs else None
-        if step.rule is not self._rule or link is None:
+        if step.rule.axes is not self._rule or link is None:
             super()._spread(step)
             return
         (output,) = step.outputs

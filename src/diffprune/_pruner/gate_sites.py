@@ -20,7 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Float
 from diffprune._graph.axes import Atom, Axis, atoms, size
-from diffprune._graph.silence import unit_numbers
+from diffprune._graph.zeros import unit_numbers
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
 

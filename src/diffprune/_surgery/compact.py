@@ -15,8 +15,8 @@ from diffprune._core.types import Bool
 from diffprune._graph import Groups, PruneGroup, find_groups
 from diffprune._graph.axes import Atom, Axis, atoms
 from diffprune._graph.rule_api import Contraction
-from diffprune._graph.silence import Silencer
 from diffprune._graph.trace import ExampleInputs
+from diffprune._graph.zeros import Silencer
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.constant_folding import (
     Reader,
