@@ -15,9 +15,9 @@ from torch.optim import SGD
 
 from diffprune._graph import find_groups
 from diffprune._surgery import remove
-from paper.models.resnets import BasicBlock, ResNet, resnet18, resnet50
 
 from ._timing import Measurement, one_thread, ratio
+from .resnets import BasicBlock, ResNet, resnet18, resnet50
 
 RECIPE = {
     "batch_size": 32,

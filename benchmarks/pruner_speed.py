@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 import diffprune as dp
 from paper.models.lenet5 import LeNet5
-from paper.models.resnets import resnet18
 
 from ._timing import Measurement, ratio
+from .resnets import resnet18
 
 RECIPE = {
     "what": "forward, backward and optimizer step with automatic gates on every group, "

@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 import diffprune as dp
+from benchmarks.resnets import resnet18
 from paper.models.lenet5 import LeNet5
-from paper.models.resnets import resnet18
 
 
 class Reader(nn.Module):

@@ -157,7 +157,8 @@ def _run_batch(
         value = loss(run_watched(model, inputs, at_map), targets)
         # A mean over examples is what they contribute, over their number.
         total = value * count if value.ndim == 0 else value.sum()
-        total.backward()
+        if total.requires_grad:  # else nothing is measured
+            total.backward()
     for tap in taps:
         tap.end_batch()
     slopes.end_batch(count)
@@ -343,9 +344,9 @@ class _Slopes:
         parameter = self._named[name]
         if parameter.grad is None:
             return torch.zeros(group.size).double()
-        product = (parameter.detach() * parameter.grad).double().cpu()
-        each = product.movedim(dim, 0).flatten(1).sum(1)
         numbers = unit_numbers(axis, group.atom)
+        product = (parameter.detach() * parameter.grad).double().cpu()
+        each = product.movedim(dim, 0).reshape(len(numbers), -1).sum(1)
         has_unit = numbers >= 0
         found = torch.zeros(group.size).double()
         return found.index_add(0, numbers[has_unit], each[has_unit])
