@@ -45,10 +45,10 @@ def train(pruner, optimizer, steps):
 
 def count(model):
     with FlopCounterMode(display=False) as counter:
-        model(X[:4])
+        model(X[:1])
     return {
         "macs": counter.get_total_flops() // 2,
-        "params": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
     }
 
 
