@@ -152,7 +152,7 @@ def _task(data: Split, recipe: Recipe) -> Task:
 
 
 def _gates(recipe: Recipe) -> MakeGate:
-    if recipe.strength is None:
+    if recipe.is_dense:
         return nn.Identity
     aim = AIMS[aim_of(recipe)]
     floors = dict(zip((20, 50, 800), aim.floors, strict=True))

@@ -18,7 +18,7 @@ from typing import Final
 import torch
 from torch.optim import SGD
 
-from diffprune.lab import GateSettings, Recipe, Task
+from diffprune.lab import Recipe, Task
 from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Batches, Split
 from diffprune.lab.training.task import MakeTask, gate_of
@@ -27,6 +27,8 @@ from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5
 from paper.models.wide_resnet import WideResNet
 
+_KEPT: Final = {"remove_every": 10**9}
+"""Nothing is removed before the end."""
 GATES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 _LOW: Final = {"group1.*": 1e-5, "group2.*": 1e-5, "group3.*": 5e-5}
 _HIGH: Final = {"group1.*": 2e-5, "group2.*": 7e-5, "group3.*": 3e-4}
@@ -95,7 +97,7 @@ def table1_softmax(seed: int = 0) -> Recipe:
         epochs=200,
         batch_size=100,
         lr=5e-4,
-        gate=GateSettings(u="softmax", dropout=0.5),
+        gate={"u": "softmax", "dropout": 0.5},
         strength=0.0,
         seed=seed,
     )
@@ -106,21 +108,19 @@ def table1_sigmoid(seed: int = 0) -> Recipe:
     return replace(
         table1_softmax(seed),
         name="lenet5-sigmoid",
-        gate=GateSettings(u="sigmoid", dropout=0.15),
+        gate={"u": "sigmoid", "dropout": 0.15},
         strength=dict(zip(GATES, (1e-5, 1e-5, 2e-5, 2e-5), strict=True)),
     )
 
 
 def table1_sigmoid_kept(seed: int = 0) -> Recipe:
     """The same without live removal: closed units stay until the end."""
-    return replace(table1_sigmoid(seed), name="lenet5-sigmoid-kept", remove_every=None)
+    return replace(table1_sigmoid(seed), name="lenet5-sigmoid-kept", pruner=_KEPT)
 
 
 def table1_dense(seed: int = 0) -> Recipe:
     """The same network without gates: what the other rows compare with."""
-    return replace(
-        table1_softmax(seed), name="lenet5-dense", gate=GateSettings(), strength=None
-    )
+    return replace(table1_softmax(seed), name="lenet5-dense", gate={}, strength=None)
 
 
 def digits_sigmoid(seed: int = 0) -> Recipe:
@@ -133,7 +133,7 @@ def digits_sigmoid(seed: int = 0) -> Recipe:
         gate_lr=1e-2,
         decay="cosine",
         strength=1e-4,
-        remove_every=24,
+        pruner={"remove_every": 24},
         seed=seed,
     )
 

@@ -51,7 +51,7 @@ def recipe(sigma: float, seed: int) -> Recipe:
         usual,
         epochs=max(EPOCHS),
         decay="constant",
-        gate=replace(usual.gate, sigma=sigma),
+        gate={**usual.gate, "sigma": sigma},
         strength=STRENGTH * sigma,
     )
 

@@ -45,7 +45,7 @@ def recipe():
         lr=1e-2,
         gate_lr=3e-2,
         strength=1e-1,
-        remove_every=4,
+        pruner={"remove_every": 4},
         decay="cosine",
     )
 

@@ -10,5 +10,5 @@ from .sweeps.pareto import Front as Front
 from .sweeps.workers import sweep as sweep
 from .tensorboard_events import tensorboard as tensorboard
 from .training.loop import train as train
-from .training.recipe import GateSettings as GateSettings, Recipe as Recipe
+from .training.recipe import Recipe as Recipe
 from .training.task import Task as Task

@@ -1,3 +1,5 @@
+import contextlib
+import errno
 import json
 
 import pytest
@@ -18,7 +20,8 @@ def epoch(number: int, loss: float) -> Epoch:
 
 @pytest.fixture
 def folder(tmp_path, recipe):
-    return Folder.open(tmp_path / "deep" / "run", recipe)
+    with Folder.open(tmp_path / "deep" / "run", recipe) as folder:
+        yield folder
 
 
 def test_a_new_folder_holds_recipe_and_environment(folder, recipe):
@@ -48,7 +51,8 @@ def test_a_folder_without_a_run_is_named(tmp_path):
 
 
 def test_a_run_says_where_its_task_is(tmp_path, recipe):
-    Folder.open(tmp_path / "run", recipe, task="../mine.py:task")
+    with Folder.open(tmp_path / "run", recipe, task="../mine.py:task"):
+        pass
     assert read_run(tmp_path / "run").task == "../mine.py:task"
 
 
@@ -67,3 +71,32 @@ def test_a_damaged_run_is_explained(folder, name, text):
     (folder.path / name).write_text(text)
     with pytest.raises(ArgumentError, match="is damaged, or of another version"):
         read_run(folder.path)
+
+
+def test_a_second_writer_is_refused(folder, recipe):
+    with (
+        pytest.raises(ArgumentError, match="another process is writing into"),
+        Folder.open(folder.path, recipe),
+    ):
+        pass
+
+
+def test_the_lock_ends_with_the_writer(tmp_path, recipe):
+    for _ in range(2):
+        with (
+            contextlib.suppress(ZeroDivisionError),
+            Folder.open(tmp_path / "run", recipe),
+        ):
+            raise ZeroDivisionError
+
+
+def test_a_full_disk_is_said_and_earlier_records_are_intact(folder, monkeypatch):
+    folder.write_epoch(epoch(1, 0.5), [])
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("diffprune.lab.runs.folder.write_text", full)
+    with pytest.raises(ArgumentError, match=r"No space left on device.*\n.*make room"):
+        folder.write_epoch(epoch(2, 0.4), [])
+    assert read_run(folder.path).epochs == (epoch(1, 0.5),)

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.slow
 
 def test_at_the_threshold_all_are_pushed_alike():
     wide, narrow = (sigma.recipe(s, 0) for s in (1.0, 0.1))
-    slopes = [r.strength / r.gate.sigma for r in (wide, narrow)]
+    slopes = [r.strength / r.gate["sigma"] for r in (wide, narrow)]
     assert slopes[0] == pytest.approx(slopes[1])
     assert wide.decay == "constant"
 

@@ -22,6 +22,7 @@ SUMMARY: Final = "summary.json"
 PLAN: Final = "plan.json"
 WEIGHTS: Final = "model.safetensors"
 CHECKPOINT: Final = "checkpoint.pt"
+LOCK: Final = ".lock"
 
 Widths = Mapping[str, int]
 
@@ -47,6 +48,7 @@ class Epoch:
         steps: Of the optimizer; zero in records that do not say.
         processor_seconds: What the processor gave to training, all threads together:
             where a machine is shared, it tells more than `seconds`.
+        test_examples: That the test error is a mean of; zero where it is not known.
     """
 
     number: int
@@ -64,6 +66,7 @@ class Epoch:
     prob_open: Mapping[str, list[float]]
     steps: int = 0
     processor_seconds: float = 0.0
+    test_examples: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -82,6 +85,7 @@ class Outcome:
         validation_error: If there is validation data.
         test_error: Of the network as it was saved.
         seconds: Training alone, all epochs.
+        test_examples: That the test error is a mean of; zero where it is not known.
     """
 
     raw: Widths
@@ -91,6 +95,7 @@ class Outcome:
     validation_error: float | None
     test_error: float
     seconds: float
+    test_examples: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -131,7 +136,7 @@ class Run:
     @property
     def is_dense(self) -> bool:
         """Whether it was trained without gates."""
-        return self.recipe.strength is None
+        return self.recipe.is_dense
 
     def worst_certificate(self) -> Certificate | None:
         """The largest change of an output by any removal; None without removals."""

@@ -1,43 +1,52 @@
 """Measure a model in training: errors, widths and costs, per epoch and at the end."""
 
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from diffprune._pruner import Pruner
+from diffprune._graph.trace import mode
 from diffprune.gates import Gate, GateLike
 from diffprune.lab.runs.records import Epoch, Outcome, Widths
+from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.progress import Progress
 from diffprune.lab.training.task import Loader, Task
 
 
+class ErrorRate(NamedTuple):
+    """A mean error in percent, and of how many examples."""
+
+    percent: float
+    examples: int
+
+
 @torch.no_grad()
-def error_rate(model: nn.Module, task: Task, loader: Loader) -> float:
-    """Mean error over all examples, in percent."""
+def error_rate(model: nn.Module, task: Task, loader: Loader) -> ErrorRate:
+    """Mean error over all examples, in eval mode."""
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    errors = [
-        task.error(model(inputs.to(device)), targets.to(device))
-        for inputs, targets in loader
-    ]
-    model.train(was_training)
-    return 100 * torch.cat(errors).mean(dtype=torch.float64).item()
+    with mode(model, training=False):
+        errors = torch.cat(
+            [
+                task.error(model(inputs.to(device)), targets.to(device))
+                for inputs, targets in loader
+            ]
+        )
+    return ErrorRate(100 * errors.mean(dtype=torch.float64).item(), len(errors))
 
 
 def measure_epoch(
-    pruner: Pruner[Any], task: Task, progress: Progress, *, lr: float
+    pruner: Trainable, task: Task, progress: Progress, *, lr: float
 ) -> Epoch:
     """Everything there is to know after the last batch of an epoch."""
     shape, gates = pruner.shape(), pruner.gates
     macs = shape.macs // num_examples(pruner)
+    test = error_rate(pruner.model, task, task.test)
     return Epoch(
         number=progress.epoch + 1,
         loss=progress.loss / progress.batches,
         train_error=100 * progress.error / progress.examples,
         validation_error=_validation_error(pruner.model, task),
-        test_error=error_rate(pruner.model, task, task.test),
+        test_error=test.percent,
         raw=open_units(pruner),
         effective={name: _num_connected(gate) for name, gate in gates.items()},
         parameters=shape.parameters,
@@ -53,31 +62,34 @@ def measure_epoch(
             for name, gate in gates.items()
             if isinstance(gate, Gate)
         },
+        test_examples=test.examples,
     )
 
 
 def measure_outcome(
-    pruner: Pruner[Any], task: Task, raw: Widths, *, seconds: float
+    pruner: Trainable, task: Task, raw: Widths, *, seconds: float
 ) -> Outcome:
     """What a finalized pruner leaves; `raw` are the units that were open before."""
     left = pruner.history[-1] if pruner.history else pruner.dense
+    test = error_rate(pruner.model, task, task.test)
     return Outcome(
         raw=raw,
         effective=left.units,
         parameters=left.parameters,
         macs=left.macs // num_examples(pruner),
         validation_error=_validation_error(pruner.model, task),
-        test_error=error_rate(pruner.model, task, task.test),
+        test_error=test.percent,
         seconds=round(seconds, 1),
+        test_examples=test.examples,
     )
 
 
-def open_units(pruner: Pruner[Any]) -> dict[str, int]:
+def open_units(pruner: Trainable) -> dict[str, int]:
     """Open units of every gate."""
     return {name: int(gate.is_open().sum()) for name, gate in pruner.gates.items()}
 
 
-def num_examples(pruner: Pruner[Any]) -> int:
+def num_examples(pruner: Trainable) -> int:
     """Examples in the batch that multiply-adds are counted for."""
     inputs = pruner.example_inputs
     assert isinstance(inputs, Tensor)  # noqa: S101 - the loop made it
@@ -85,7 +97,9 @@ def num_examples(pruner: Pruner[Any]) -> int:
 
 
 def _validation_error(model: nn.Module, task: Task) -> float | None:
-    return None if task.validation is None else error_rate(model, task, task.validation)
+    if task.validation is None:
+        return None
+    return error_rate(model, task, task.validation).percent
 
 
 def _num_connected(gate: GateLike) -> int:
