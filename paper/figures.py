@@ -176,7 +176,9 @@ def _beats(one: Point, other: Point, cost: str) -> bool:
     return pair != than and all(a <= b for a, b in zip(pair, than, strict=True))
 
 
-def _panel(found: Sequence[Point], cost: str, title: str) -> alt.LayerChart:
+def _panel(
+    found: Sequence[Point], cost: str, title: str
+) -> alt.FacetChart | alt.LayerChart:
     data = alt.Data(values=list(frontier_rows(found, cost)))
     kinds = alt.Scale(domain=list(_KINDS), range=list(_KINDS.values()))
     base = alt.Chart(data).encode(

@@ -28,7 +28,7 @@ from diffprune.lab.formatting import architecture
 from diffprune.lab.image_batches import Batches, Examples, Split
 from diffprune.lab.training.task import MakeTask, is_wrong
 from paper.data.mnist import load_mnist
-from paper.models.lenet5 import LeNet5, MakeGate, Widths
+from paper.models.lenet5 import LeNet5, MakeGate, Widths, channels_last
 from paper.published import lenet5_on_mnist
 from paper.records import RESULTS, ROOT, copy_record
 
@@ -130,8 +130,7 @@ def again_untaught(recipe: Recipe) -> Task:
 
 def _left(recipe: Recipe) -> nn.Module:
     closed = RUNS / f"{aim_of(recipe)}-seed{recipe.seed}"
-    small = dp.load_pruned(LeNet5(), closed)
-    return small.to(memory_format=torch.channels_last)
+    return channels_last(dp.load_pruned(LeNet5(), closed))
 
 
 def aim_of(recipe: Recipe) -> str:
@@ -142,7 +141,7 @@ def aim_of(recipe: Recipe) -> str:
 def _task(data: Split, recipe: Recipe) -> Task:
     held_out = data.validation
     return Task(
-        model=LeNet5(_gates(recipe)).to(memory_format=torch.channels_last),
+        model=channels_last(LeNet5(_gates(recipe))),
         train=Batches(data.train, recipe.batch_size, shuffle=True),
         validation=None if held_out is None else Batches(held_out, 1_000),
         test=Batches(data.test, 1_000),
@@ -155,7 +154,7 @@ def _gates(recipe: Recipe) -> MakeGate:
     if recipe.is_dense:
         return nn.Identity
     aim = AIMS[aim_of(recipe)]
-    floors = dict(zip((20, 50, 800), aim.floors, strict=True))
+    floors = dict[int, int](zip((20, 50, 800), aim.floors, strict=True))
     return lambda size: dp.Gate(size, min_open=floors.get(size, 2))
 
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import torch
 from torch.optim import SGD
 
 from diffprune.lab import Recipe, Task
@@ -24,7 +23,7 @@ from diffprune.lab.image_batches import Batches, Split
 from diffprune.lab.training.task import MakeTask, gate_of
 from paper.data.cifar10 import augment, load_cifar10, normalise
 from paper.data.mnist import load_mnist
-from paper.models.lenet5 import LeNet5
+from paper.models.lenet5 import LeNet5, channels_last
 from paper.models.wide_resnet import WideResNet
 
 _KEPT: Final = {"remove_every": 10**9}
@@ -68,10 +67,8 @@ def small_wrn_cifar10(recipe: Recipe) -> Task:
 def lenet5_task(data: Split, recipe: Recipe) -> Task:
     """LeNet-5 on images of digits, with the gates of a recipe at the four places."""
     evaluated = partial(Batches, size=1_000)
-    model = LeNet5(gate_of(recipe))
     return Task(
-        # Pooling is faster that way.
-        model=model.to(memory_format=torch.channels_last),  # pyright: ignore[reportCallIssue] - torch's annotations lack it
+        model=channels_last(LeNet5(gate_of(recipe))),
         train=Batches(data.train, recipe.batch_size, shuffle=True),
         validation=None if data.validation is None else evaluated(data.validation),
         test=evaluated(data.test),

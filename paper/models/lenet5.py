@@ -5,8 +5,9 @@ A model takes the *maker* of its gates: `LeNet5(partial(Gate, u="softmax"))` is 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeVar, final
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
@@ -14,6 +15,8 @@ from diffprune._core.types import Float
 
 MakeGate = Callable[[int], nn.Module]
 """From the number of units on dimension 1 to the module that gates them."""
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 _KERNEL = 5 * 5
 _CONV1_PIXELS = 24 * 24
@@ -30,7 +33,6 @@ class LeNet5(nn.Module):
     multiply: a gate is never negative, so it commutes with taking a maximum.
 
     Examples:
-        >>> import torch
         >>> LeNet5()(torch.zeros(2, 1, 28, 28)).shape
         torch.Size([2, 10])
     """
@@ -56,6 +58,11 @@ class LeNet5(nn.Module):
         x = self.gate_flat(x.flatten(start_dim=1))
         x = self.gate_fc1(relu(self.fc1(x)))
         return self.fc2(x)
+
+
+def channels_last(model: ModuleT) -> ModuleT:
+    """Store convolutions with the channels last, where pooling is faster."""
+    return model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - torch's annotations lack it
 
 
 class Widths(NamedTuple):

@@ -148,3 +148,10 @@ def write_run():
 def make_run(tmp_path):
     """Writes a run folder under a temporary directory."""
     return lambda name, **options: _write_run(tmp_path / "runs" / name, **options)
+
+
+@pytest.fixture
+def no_vega(monkeypatch):
+    """Leave the bundle out that takes seconds to make; browsers need it, tests not."""
+    vl_convert = pytest.importorskip("vl_convert", reason="reports are drawn with it")
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda _: "/* vega */")

@@ -1,4 +1,5 @@
 # The public names of the workbench; `__init__.py` reads this file.
+from .recorder import Recorder as Recorder, record as record
 from .report import Reference as Reference, write_report as write_report
 from .runs.records import (
     Epoch as Epoch,

@@ -18,7 +18,7 @@ from diffprune.errors import DiffpruneError
 from diffprune.gates.penalty import named_gates
 from diffprune.lab.interleaved import time_in_turns
 from diffprune.lab.report.networks import LayerCost, Network, layer_costs
-from diffprune.lab.runs.rebuild import rebuild, task_of
+from diffprune.lab.runs.rebuild import make_model, rebuild
 from diffprune.lab.runs.records import Run
 
 ROUNDS: Final = 31
@@ -67,12 +67,11 @@ def measure(runs: Sequence[Run], *, trust: bool = False) -> Measured:
 
 def _before(run: Run, *, trust: bool) -> Network:
     """A run's network as it was made."""
+    model, inputs = make_model(run, trust=trust)
+    file_size = stored_size(_weights(model))
+    examples = inputs[:_NUM_EXAMPLES]
     with torch.random.fork_rng():
-        task = task_of(run.folder, trust=trust)(run.recipe)
-        inputs, _ = next(iter(task.test))
-        file_size = stored_size(_weights(task.model))
-        examples = inputs[:_NUM_EXAMPLES]
-        start = Pruner(task.model, examples, strength=0.0).dense
+        start = Pruner(model, examples, strength=0.0).dense
     return Network(
         name="dense",
         parameters=start.parameters,

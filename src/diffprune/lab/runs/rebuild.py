@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import diffprune
@@ -13,10 +14,10 @@ from diffprune._io import load_pruned
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
-from diffprune.lab.runs.import_spec import code_of
-from diffprune.lab.runs.records import Run, read_run
+from diffprune.lab.runs.import_spec import code_of, find_callable
+from diffprune.lab.runs.records import INPUTS, Run, read_run
 from diffprune.lab.runs.tasks import load_task
-from diffprune.lab.training.task import MakeTask, Task
+from diffprune.lab.training.task import MakeTask
 
 _DIFFPRUNE: Final = Path(diffprune.__file__).resolve().parent
 _FEW: Final = 2
@@ -56,9 +57,8 @@ def rebuild(folder: Path, task: str | None = None, *, trust: bool = False) -> Mo
             f"the run in `{folder}` is unfinished: it has {len(run.epochs)} of "
             f"{run.recipe.epochs} epochs.\nFinish it: `diffprune train {folder}`."
         )
-    made = _make_again(run, task_of(folder, task, trust=trust))
-    dense = _without_gates(made.model)
-    inputs, _ = next(iter(made.test))
+    model, inputs = make_model(run, task, trust=trust, is_dense=True)
+    dense = _without_gates(model)
     return Models(dense, _shrunk(folder, dense), inputs)
 
 
@@ -72,15 +72,36 @@ def gated_model(
         task: Where its task is written, if not where the run says.
         trust: Whether to run code outside the present folder if the run names it.
     """
-    recipe = read_run(folder).recipe
-    if recipe.is_dense:
+    run = read_run(folder)
+    if run.is_dense:
         return None
+    model, inputs = make_model(run, task, trust=trust)
+    if not named_gates(model):
+        with torch.random.fork_rng():
+            Pruner(model, inputs[:_FEW], strength=0.0)
+    return model.eval()
+
+
+def make_model(
+    run: Run, task: str | None = None, *, trust: bool = False, is_dense: bool = False
+) -> tuple[nn.Module, Tensor]:
+    """Make the model of a run as it was at the start, and example inputs for it.
+
+    Args:
+        run: The run.
+        task: Where its task is written, if not where the run says.
+        trust: Whether to run code outside the present folder if the run names it.
+        is_dense: Whether to leave out gates that the task places, if it can.
+    """
+    recipe = run.recipe.as_dense() if is_dense else run.recipe
     with torch.random.fork_rng():
-        made = task_of(folder, task, trust=trust)(recipe)
+        torch.manual_seed(recipe.seed)
+        if (run.folder / INPUTS).exists():
+            model = find_callable(_trusted(run, task, trust=trust))()
+            return model, load_file(run.folder / INPUTS)["inputs"]
+        made = task_of(run.folder, task, trust=trust)(recipe)
         inputs, _ = next(iter(made.test))
-        if not named_gates(made.model):
-            Pruner(made.model, inputs[:_FEW], strength=recipe.strength or 0.0)
-    return made.model.eval()
+        return made.model, inputs
 
 
 def task_of(folder: Path, task: str | None = None, *, trust: bool = False) -> MakeTask:
@@ -96,22 +117,22 @@ def task_of(folder: Path, task: str | None = None, *, trust: bool = False) -> Ma
             the present folder and is not trusted.
         UnknownNameError: If it is not there any more.
     """
+    return load_task(_trusted(read_run(folder), task, trust=trust))[0]
+
+
+def _trusted(run: Run, task: str | None, *, trust: bool) -> str:
+    """Where the task of a run is, if the code there may be run."""
     if task is not None:
-        return load_task(task)[0]
-    where = _whereabouts(folder)
-    if not trust:
-        _check_ours(folder, where)
-    return load_task(where)[0]
-
-
-def _whereabouts(folder: Path) -> str:
-    where = read_run(folder).task
-    if where is None:
+        return task
+    if run.task is None:
         raise ArgumentError(
-            f"the run in `{folder}` does not say where its task is written.\n"
+            f"the run in `{run.folder}` does not say where its task is written.\n"
             "Add `--task file.py:function`."
         )
-    return str(folder / where) if ".py:" in where else where
+    where = str(run.folder / run.task) if ".py:" in run.task else run.task
+    if not trust:
+        _check_ours(run.folder, where)
+    return where
 
 
 def _check_ours(folder: Path, where: str) -> None:
@@ -128,13 +149,6 @@ def _check_ours(folder: Path, where: str) -> None:
         "If you trust it, add `--trust`; or say where the task is, with "
         "`--task file.py:function`."
     )
-
-
-def _make_again(run: Run, make_task: MakeTask) -> Task:
-    """As at the start of the run, but without gates where the task can do without."""
-    with torch.random.fork_rng():
-        torch.manual_seed(run.recipe.seed)
-        return make_task(run.recipe.as_dense())
 
 
 def _without_gates(model: nn.Module) -> nn.Module:

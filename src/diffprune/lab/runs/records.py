@@ -22,6 +22,7 @@ SUMMARY: Final = "summary.json"
 PLAN: Final = "plan.json"
 WEIGHTS: Final = "model.safetensors"
 CHECKPOINT: Final = "checkpoint.pt"
+INPUTS: Final = "inputs.safetensors"
 LOCK: Final = ".lock"
 
 Widths = Mapping[str, int]
@@ -34,7 +35,7 @@ class Epoch:
     Attributes:
         number: Counted from one.
         loss: Mean over the batches, without the penalty.
-        train_error: Of the training batches, as they were seen.
+        train_error: Of the training batches, as they were seen, if it was recorded.
         validation_error: After the epoch, if there is validation data.
         test_error: After the epoch; nothing is chosen with it.
         raw: Open units of every gate.
@@ -53,7 +54,7 @@ class Epoch:
 
     number: int
     loss: float
-    train_error: float
+    train_error: float | None
     validation_error: float | None
     test_error: float
     raw: Widths
@@ -116,7 +117,8 @@ class Run:
         removals: What was removed, with a certificate each.
         outcome: The network that came out; None while the run is unfinished.
         task: Where the task is written, as `find_callable` reads it, seen from the
-            folder; None if it was made on the fly.
+            folder; None if it was made on the fly. Of a run that `record` wrote, where
+            the function is that makes the model.
     """
 
     folder: Path

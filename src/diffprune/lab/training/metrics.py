@@ -1,6 +1,7 @@
 """Measure a model in training: errors, widths and costs, per epoch and at the end."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +39,7 @@ def measure_epoch(
     pruner: Trainable, task: Task, progress: Progress, *, lr: float
 ) -> Epoch:
     """Everything there is to know after the last batch of an epoch."""
-    shape, gates = pruner.shape(), pruner.gates
+    shape = pruner.shape()
     macs = shape.macs // num_examples(pruner)
     test = error_rate(pruner.model, task, task.test)
     return Epoch(
@@ -47,8 +48,6 @@ def measure_epoch(
         train_error=100 * progress.error / progress.examples,
         validation_error=_validation_error(pruner.model, task),
         test_error=test.percent,
-        raw=open_units(pruner),
-        effective={name: _num_connected(gate) for name, gate in gates.items()},
         parameters=shape.parameters,
         macs=macs,
         # Gradients of inputs and of weights cost as much as the outputs, each.
@@ -57,12 +56,8 @@ def measure_epoch(
         processor_seconds=round(progress.processor_seconds, 3),
         steps=progress.batches,
         lr=lr,
-        prob_open={
-            name: _rounded(gate.prob_open())
-            for name, gate in gates.items()
-            if isinstance(gate, Gate)
-        },
         test_examples=test.examples,
+        **gate_numbers(pruner),
     )
 
 
@@ -70,14 +65,32 @@ def measure_outcome(
     pruner: Trainable, task: Task, raw: Widths, *, seconds: float
 ) -> Outcome:
     """What a finalized pruner leaves; `raw` are the units that were open before."""
-    left = pruner.history[-1] if pruner.history else pruner.dense
     test = error_rate(pruner.model, task, task.test)
+    return make_outcome(
+        pruner,
+        raw,
+        test,
+        validation_error=_validation_error(pruner.model, task),
+        seconds=seconds,
+    )
+
+
+def make_outcome(
+    pruner: Trainable,
+    raw: Widths,
+    test: ErrorRate,
+    *,
+    validation_error: float | None,
+    seconds: float,
+) -> Outcome:
+    """What a finalized pruner leaves, with errors that were measured elsewhere."""
+    left = pruner.history[-1] if pruner.history else pruner.dense
     return Outcome(
         raw=raw,
         effective=left.units,
         parameters=left.parameters,
         macs=left.macs // num_examples(pruner),
-        validation_error=_validation_error(pruner.model, task),
+        validation_error=validation_error,
         test_error=test.percent,
         seconds=round(seconds, 1),
         test_examples=test.examples,
@@ -89,11 +102,27 @@ def open_units(pruner: Trainable) -> dict[str, int]:
     return {name: int(gate.is_open().sum()) for name, gate in pruner.gates.items()}
 
 
+def gate_numbers(pruner: Trainable) -> dict[str, Any]:
+    """What the record of an epoch says about every gate."""
+    gates = pruner.gates
+    return {
+        "raw": open_units(pruner),
+        "effective": {name: _num_connected(gate) for name, gate in gates.items()},
+        "prob_open": {
+            name: _rounded(gate.prob_open())
+            for name, gate in gates.items()
+            if isinstance(gate, Gate)
+        },
+    }
+
+
 def num_examples(pruner: Trainable) -> int:
     """Examples in the batch that multiply-adds are counted for."""
     inputs = pruner.example_inputs
-    assert isinstance(inputs, Tensor)  # noqa: S101 - the loop made it
-    return len(inputs)
+    if isinstance(inputs, Tensor):
+        return len(inputs)
+    values = inputs.values() if isinstance(inputs, Mapping) else inputs
+    return next(len(value) for value in values if isinstance(value, Tensor))
 
 
 def _validation_error(model: nn.Module, task: Task) -> float | None:
