@@ -66,7 +66,7 @@ def test_a_third_of_the_macs_without_training_is_nearly_as_good(digits):
     assert accuracy(found.model, held_out) > accuracy(model, held_out) - 0.04
     bare = dp.shrink(model, data, F.cross_entropy, dp.Budget(macs=0.3), refit=False)
     assert accuracy(found.model, held_out) > accuracy(bare, held_out) + 0.05
-    assert whole == dp.find_groups(model, data[0][0]).macs()
+    assert whole == dp.find_groups(model, data[0][0][:1]).macs()
 
 
 def test_it_beats_the_same_cut_of_the_smallest_weights(digits):

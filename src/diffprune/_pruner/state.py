@@ -68,6 +68,7 @@ def _read(
         )
     for name in plan.kept:
         groups[name]  # raises, with the names there are, if there is no such group
+    gates = {name: as_mask(kept[name], size) for name, size in sizes.items()}
     atoms = {
         group.atom: as_mask(plan.kept.get(group.name, range(group.size)), group.size)
         for group in groups
@@ -75,7 +76,6 @@ def _read(
     for name, unit in units.items():
         left = [kept[name][number] for number in present[name]]
         atoms[unit.atom] = as_mask(left, unit.size)
-    gates = {name: as_mask(kept[name], size) for name, size in sizes.items()}
     looks = {name: torch.tensor(state["looks"][name]) for name in sizes}
     for name, size in sizes.items():
         if looks[name].shape != (size,):
