@@ -78,7 +78,7 @@ def check(seed: int) -> Outcome:
     try:
         groups = find_groups(model, x)
         keep = random_masks(groups, seed)
-        small = removal(model, x, groups, keep).model
+        small = removal(model, x, groups, keep=keep).model
     except DiffpruneError as error:
         return Outcome(seed, "refused", reason=_reason(error))
     except Exception as error:  # noqa: BLE001 - crashes are what this looks for

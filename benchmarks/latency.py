@@ -39,7 +39,7 @@ def compare() -> dict[str, object]:
         keep = {g.name: torch.rand(g.size) <= part for g in groups}
         for units in keep.values():
             units[:2] = True
-        small = apply_plan(model, plan_removal(groups, keep))
+        small = apply_plan(model, plan_removal(groups, keep=keep))
         widths = torch.tensor([float(units.sum()) for units in keep.values()])
         rows.append((part, 1e3 * float(predicted(widths)), 1e3 * measure(small, x)))
     return {

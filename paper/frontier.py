@@ -81,7 +81,7 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
         batch_size=32,
         lr=1.5e-3,
         decay="cosine",
-        budget={"params": asked.params, "macs": asked.macs / WHOLE_MACS},
+        budget={"parameters": asked.params, "macs": asked.macs / WHOLE_MACS},
         seed=seed,
     )
 

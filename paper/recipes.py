@@ -26,7 +26,7 @@ from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5, channels_last
 from paper.models.wide_resnet import WideResNet
 
-_KEPT: Final = {"schedule": 10**9}
+_KEPT: Final = {"remove_every": 10**9}
 """Nothing is removed before the end."""
 GATES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 _LOW: Final = {"group1.*": 1e-5, "group2.*": 1e-5, "group3.*": 5e-5}
@@ -130,7 +130,7 @@ def digits_sigmoid(seed: int = 0) -> Recipe:
         gate_lr=1e-2,
         decay="cosine",
         strength=1e-4,
-        pruner={"schedule": 24},
+        pruner={"remove_every": 24},
         seed=seed,
     )
 

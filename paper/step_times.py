@@ -26,6 +26,7 @@ from torch.optim import SGD
 from torch.utils.flop_counter import FlopCounterMode
 
 import diffprune as dp
+from diffprune.gates import named_gates
 from diffprune.lab import Epoch, Run
 from diffprune.lab.interleaved import one_thread
 from paper.models.wide_resnet import WideResNet
@@ -103,7 +104,7 @@ def narrow(
     model = WideResNet(depth, widen, dp.Gate)
     pruner = dp.Pruner(model, _images(2), strength=STRENGTH)
     with torch.no_grad():
-        for gate, width in zip(pruner.gates.values(), widths, strict=True):
+        for gate, width in zip(named_gates(model).values(), widths, strict=True):
             gate.logits[width:] = -5.0
     pruner.remove_closed_()
     return _network(name, pruner.model, pruner.penalty, batch)

@@ -45,7 +45,7 @@ def run(seed: int, *, removed: bool) -> Result:
     """Train once."""
     recipe = digits_sigmoid(seed)
     if not removed:
-        recipe = replace(recipe, pruner={"schedule": 10**9})
+        recipe = replace(recipe, pruner={"remove_every": 10**9})
     with tempfile.TemporaryDirectory() as out:
         train(lenet5_digits, recipe, out=out)
         return _result(read_run(Path(out)), removed=removed)

@@ -46,8 +46,8 @@ def test_readers_of_every_kind_come_closer_on_inputs_they_have_not_seen(name):
         pytest.skip("nothing can be removed")
     torch.manual_seed(2)
     batches = [ZOO[name].inputs() for _ in range(16)]
-    plain = removal(model, inputs, groups, halved(groups))
-    found = removal(model, inputs, groups, halved(groups), refit=batches)
+    plain = removal(model, inputs, groups, keep=halved(groups))
+    found = removal(model, inputs, groups, keep=halved(groups), refit=batches)
     assert found.plan == plain.plan
     assert found.plan.certificate == plain.plan.certificate
     assert found.refit is not None
@@ -102,7 +102,7 @@ def test_what_can_be_written_by_the_others_is_not_missed():
 def test_norms_get_the_statistics_of_what_they_see():
     model, batches = conv_net()
     found = removal(
-        model, batches[0], find_groups(model, batches[0]), KEEP, refit=batches
+        model, batches[0], find_groups(model, batches[0]), keep=KEEP, refit=batches
     )
     # The first norm sees what it saw; the second behind the cut does not.
     assert found.refit.norms == ("4.running_mean",)
@@ -221,7 +221,7 @@ def test_what_a_module_keeps_is_not_mixed_up_between_batches():
 def test_the_result_reads_well():
     model, batches = conv_net()
     found = removal(
-        model, batches[0], find_groups(model, batches[0]), KEEP, refit=batches
+        model, batches[0], find_groups(model, batches[0]), keep=KEEP, refit=batches
     )
     text = str(found.refit)
     assert "3.weight: output error" in text

@@ -91,7 +91,7 @@ IMAGE_LAYERS = {
 def without_one(model, x):
     groups = find_groups(model, x)
     keep = {group.name: torch.arange(group.size) != 1 for group in groups}
-    return apply_plan(model, plan_removal(groups, keep))
+    return apply_plan(model, plan_removal(groups, keep=keep))
 
 
 class First(nn.Module):

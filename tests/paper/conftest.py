@@ -32,7 +32,7 @@ def recipe():
     """Strong enough to close units within a few steps."""
     return Recipe(
         name="toy", epochs=3, batch_size=8, lr=1e-2, gate_lr=3e-2, strength=1e-1,
-        pruner={"schedule": 4},
+        pruner={"remove_every": 4},
     )  # fmt: skip
 
 

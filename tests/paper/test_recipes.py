@@ -26,7 +26,7 @@ def images():
 
 @pytest.mark.parametrize("make_recipe", [wrn_low, wrn_high])
 def test_the_recipes_of_wide_resnets_train_for_two_steps(images, make_recipe, tmp_path):
-    recipe = replace(make_recipe(), epochs=1, batch_size=4, pruner={"schedule": 2})
+    recipe = replace(make_recipe(), epochs=1, batch_size=4, pruner={"remove_every": 2})
 
     def task(recipe):
         return wide_resnet_task(WideResNet(10, 1, gate_of(recipe)), images, recipe)
@@ -41,7 +41,7 @@ def test_the_recipes_of_wide_resnets_train_for_two_steps(images, make_recipe, tm
 @pytest.mark.parametrize("make_recipe", [wrn_low, wrn_high])
 def test_the_paper_network_trains_for_two_steps(images, make_recipe, tmp_path):
     """WRN-28-10 in full, on four images at a time."""
-    recipe = replace(make_recipe(), epochs=1, batch_size=4, pruner={"schedule": 1})
+    recipe = replace(make_recipe(), epochs=1, batch_size=4, pruner={"remove_every": 1})
 
     def task(recipe):
         return wide_resnet_task(WideResNet(28, 10, gate_of(recipe)), images, recipe)

@@ -10,31 +10,42 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.types import Float
+from diffprune._core.types import Float, Int
 from diffprune._graph import Groups
 from diffprune._graph.axes import Axis, atoms
 from diffprune._graph.rule_api import Step, Value
 from diffprune._graph.zeros import unit_numbers
-from diffprune._pruner.links import Link, axis_of
-from diffprune.gates import Gate
+from diffprune._pruner.gate_links import Link
 
 Target: TypeAlias = tuple[str, int]
 
 
 @torch.no_grad()
-def absorb_(model: nn.Module, groups: Groups, link: Link, gate: Gate) -> bool:
-    """Let parameters do what the gate does; whether there are any that can."""
-    behind = axis_of(groups, link.out, link.dim)
-    values = gate.values() if gate.present is None else gate.values()[gate.present]
+def absorb_(
+    model: nn.Module,
+    groups: Groups,
+    link: Link,
+    values: Float[Tensor, " width"],
+    inputs: Int[Tensor, " width"] | None,
+) -> bool:
+    """Let parameters do what a gate does; whether there are any that can.
+
+    Args:
+        model: The model, changed in place.
+        groups: Its groups.
+        link: Where the gate is.
+        values: What it multiplies each element by.
+        inputs: Which elements of its input it reads; all if None.
+    """
     read = _readers(groups, link)
     if read is not None:
-        _multiply_(model, groups, read, behind, values)
+        _multiply_(model, groups, read, link.behind(groups), values)
         return True
-    before = axis_of(groups, link.x, link.dim)
+    before = link.before(groups)
     fed = _feeders(groups, link)
     if fed is not None and len(before) == 1:
         scale = values.new_ones(before[0].size)
-        scale[... if gate.select is None else gate.select] = values
+        scale[... if inputs is None else inputs] = values
         _multiply_(model, groups, fed, before, scale)
         return True
     return False
@@ -57,7 +68,7 @@ def _multiply_(
 
 def _readers(groups: Groups, link: Link) -> list[Target] | None:
     """Parameters through which alone a gate is read; None if there are other ways."""
-    if len(axis_of(groups, link.out, link.dim)) != 1:
+    if len(link.behind(groups)) != 1:
         return None
     found, reached = list[Target](), set(_outputs(groups, link))
     for step in groups.solution.steps:

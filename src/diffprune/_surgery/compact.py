@@ -76,7 +76,7 @@ def compaction(
     fine = in_double(plain, example_inputs)  # folding must not round
     dead = _bury_(fine.model, groups, fine.inputs)
     keep = {group.name: at_least_one(~dead[group.atom]) for group in groups}
-    plan = vanish_(fine.model, groups, plan_removal(groups, keep), fine.inputs)
+    plan = vanish_(fine.model, groups, plan_removal(groups, keep=keep), fine.inputs)
     small = apply_plan(fine.model, plan)
     kept = partial(layout, groups, keep)
     certificate = certify(plain, small, example_inputs, kept=kept)

@@ -29,7 +29,7 @@ def test_a_finished_run_is_rebuilt_and_timed(tmp_path):
 
     make_task, _ = load_task(f"{file}:toy")
     recipe = Recipe(
-        name="toy", epochs=2, batch_size=8, strength=0.1, pruner={"schedule": 4}
+        name="toy", epochs=2, batch_size=8, strength=0.1, pruner={"remove_every": 4}
     )
     train(make_task, recipe, out=tmp_path / "run")
     seen = measure(read_runs([tmp_path / "run"]), trust=True)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune.errors import ArgumentError
 from diffprune.lab.runs.folder import Folder
 from diffprune.lab.runs.records import Epoch, read_run
@@ -33,10 +33,10 @@ def test_a_new_folder_holds_recipe_and_environment(folder, recipe):
 
 def test_an_epoch_that_is_trained_again_is_recorded_once(folder):
     for number, loss in [(1, 3.0), (2, 2.0), (2, 2.5), (3, 1.0)]:
-        folder.write_epoch(epoch(number, loss), [Shrinkage(number, {"a": 2}, 1, 1)])
+        folder.write_epoch(epoch(number, loss), [RemovalRecord(number, {"a": 2}, 1, 1)])
     run = read_run(folder.path)
     assert run.epochs == (epoch(1, 3.0), epoch(2, 2.5), epoch(3, 1.0))
-    assert run.removals == (Shrinkage(3, {"a": 2}, 1, 1),)
+    assert run.removals == (RemovalRecord(3, {"a": 2}, 1, 1),)
 
 
 def test_records_are_plain_json_lines(folder):

@@ -191,7 +191,7 @@ def test_forward_passes_run_in_half_precision_where_asked(toy, recipe, tmp_path,
 
 
 def test_without_live_removal_closed_units_stay_until_the_end(toy, recipe, tmp_path):
-    model = train(toy, replace(recipe, pruner={"schedule": 10**9}), out=tmp_path)
+    model = train(toy, replace(recipe, pruner={"remove_every": 10**9}), out=tmp_path)
     run = read_run(tmp_path)
     assert {epoch.macs for epoch in run.epochs} == {4 * 16 + 16 * 2}
     assert sum(run.epochs[-1].raw.values()) == model[0].out_features < 16
@@ -202,7 +202,7 @@ def test_live_removal_changes_the_time_and_not_the_result(
     finished, toy, recipe, tmp_path
 ):
     """These gates have no noise, so the two runs agree in every epoch."""
-    train(toy, replace(recipe, pruner={"schedule": 10**9}), out=tmp_path)
+    train(toy, replace(recipe, pruner={"remove_every": 10**9}), out=tmp_path)
     kept, removed = read_run(tmp_path), read_run(finished[0])
     for a, b in zip(kept.epochs, removed.epochs, strict=True):
         assert (a.raw, a.test_error) == (b.raw, b.test_error)

@@ -24,7 +24,7 @@ def sweep(
         list[str],
         typer.Option(
             metavar="NAME=VALUE,...",
-            help="A run for each value: of a budget (`macs`, `params`, `memory`, "
+            help="A run for each value: of a budget (`macs`, `parameters`, `memory`, "
             "`size`, `latency`) or of the recipe (`strength`, `lr`, ...). Repeat it "
             "to vary something else, too.",
         ),

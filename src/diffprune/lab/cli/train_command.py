@@ -52,8 +52,9 @@ def train(  # noqa: PLR0913 - options of a command
         list[str] | None,
         typer.Option(
             metavar="COST=AMOUNT",
-            help="What may be left, instead of a strength: `macs=0.3`, `params=1e5`, "
-            "`size=200kB`, `memory=0.5`, `latency=5ms`; a number up to 1 is a part.",
+            help="What may be left, instead of a strength: `macs=0.3`, "
+            "`parameters=1e5`, `size=200kB`, `memory=0.5`, `latency=5ms`; a number up "
+            "to 1 is a part.",
         ),
     ] = None,
     freeze: Annotated[

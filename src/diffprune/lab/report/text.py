@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune.lab.formatting import (
     duration,
     file_size,
@@ -282,7 +282,7 @@ def proof(run: Run) -> Proof | None:
     )
 
 
-def _removal_row(removal: Shrinkage) -> tuple[str, ...]:
+def _removal_row(removal: RemovalRecord) -> tuple[str, ...]:
     certificate = removal.certificate
     assert certificate is not None  # noqa: S101 - others were left out
     return (

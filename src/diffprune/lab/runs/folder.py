@@ -18,7 +18,7 @@ from diffprune import __version__
 from diffprune._core.files import write_text
 from diffprune._io import save_pruned
 from diffprune._io.checkpoint import load_checkpoint, save_checkpoint
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune.errors import ArgumentError
 from diffprune.lab.runs import records
 from diffprune.lab.runs.records import Epoch, Outcome, read_json, read_lines
@@ -83,7 +83,7 @@ class Folder:
             return None
         return load_checkpoint(self.checkpoint, pruner, optimizer)
 
-    def write_epoch(self, epoch: Epoch, removals: Iterable[Shrinkage]) -> None:
+    def write_epoch(self, epoch: Epoch, removals: Iterable[RemovalRecord]) -> None:
         """Add an epoch; later ones, of a run that was cut short, are dropped."""
         path = self.path / records.METRICS
         earlier = [line for line in read_lines(path) if line["number"] < epoch.number]
@@ -100,7 +100,7 @@ class Folder:
             _write_json(self.path / records.SUMMARY, outcome.to_dict())
             self.checkpoint.unlink(missing_ok=True)
 
-    def _write_removals(self, removals: Iterable[Shrinkage]) -> None:
+    def _write_removals(self, removals: Iterable[RemovalRecord]) -> None:
         lines = [removal.to_dict() for removal in removals]
         _write_lines(self.path / records.REMOVALS, lines)
 

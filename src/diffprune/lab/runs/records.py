@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune._surgery.compare import Certificate
 from diffprune.errors import ArgumentError
 from diffprune.lab.training.recipe import Recipe
@@ -126,7 +126,7 @@ class Run:
     recipe: Recipe
     environment: Mapping[str, Any]
     epochs: tuple[Epoch, ...]
-    removals: tuple[Shrinkage, ...]
+    removals: tuple[RemovalRecord, ...]
     outcome: Outcome | None
     task: str | None = None
 
@@ -217,7 +217,7 @@ def _read(folder: Path) -> Run:
         recipe=Recipe.from_dict(read_json(folder / RECIPE)),
         environment=read_json(folder / ENVIRONMENT),
         epochs=tuple(Epoch(**line) for line in read_lines(folder / METRICS)),
-        removals=tuple(map(Shrinkage.from_dict, read_lines(folder / REMOVALS))),
+        removals=tuple(map(RemovalRecord.from_dict, read_lines(folder / REMOVALS))),
         outcome=None if outcome is None else Outcome(**outcome),
         task=read_json(folder / TASK)["task"] if (folder / TASK).exists() else None,
     )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._graph.trace import mode
-from diffprune.gates import Gate
+from diffprune.gates import Gate, GateLike
 from diffprune.lab.runs.records import Epoch, Outcome, Widths
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.progress import Progress
@@ -108,7 +108,11 @@ def gate_numbers(pruner: Trainable) -> dict[str, Any]:
     return {
         "raw": open_units(pruner),
         "effective": {name: _num_connected(gate) for name, gate in gates.items()},
-        "prob_open": {n: _rounded(gate.prob_open()) for n, gate in gates.items()},
+        "prob_open": {
+            name: _rounded(gate.prob_open())
+            for name, gate in gates.items()
+            if isinstance(gate, Gate)
+        },
     }
 
 
@@ -127,9 +131,10 @@ def _validation_error(model: nn.Module, task: Task) -> float | None:
     return error_rate(model, task, task.validation).percent
 
 
-def _num_connected(gate: Gate) -> int:
+def _num_connected(gate: GateLike) -> int:
     is_open = gate.is_open()
-    return int((is_open if gate.present is None else is_open[gate.present]).sum())
+    index = gate.index if isinstance(gate, Gate) else None
+    return int((is_open if index is None or index.ndim > 1 else is_open[index]).sum())
 
 
 def _rounded(values: Tensor) -> list[float]:

@@ -10,9 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from diffprune._core.types import Float
 from diffprune._graph.trace import ExampleInputs, mode
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune._surgery import Plan
-from diffprune.gates import Gate
+from diffprune.gates import GateLike
 from diffprune.gates.penalty import parameter_groups
 
 
@@ -25,7 +25,7 @@ class Trainable(Protocol):
         ...
 
     @property
-    def gates(self) -> Mapping[str, Gate]:
+    def gates(self) -> Mapping[str, GateLike]:
         """The gates, by name."""
         ...
 
@@ -35,12 +35,12 @@ class Trainable(Protocol):
         ...
 
     @property
-    def history(self) -> Sequence[Shrinkage]:
+    def history(self) -> Sequence[RemovalRecord]:
         """All removals so far, one after the other."""
         ...
 
     @property
-    def dense(self) -> Shrinkage:
+    def dense(self) -> RemovalRecord:
         """What there was before the first removal."""
         ...
 
@@ -54,7 +54,7 @@ class Trainable(Protocol):
         *,
         lr: float | None = None,
         gate_lr: float | None = None,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
     ) -> list[dict[str, Any]]:
         """Optimizer groups in which gates are never decayed."""
         ...
@@ -67,7 +67,7 @@ class Trainable(Protocol):
         """Remove closed units when it is time to."""
         ...
 
-    def shape(self) -> Shrinkage:
+    def shape(self) -> RemovalRecord:
         """What is left of the model now."""
         ...
 
@@ -96,8 +96,8 @@ class NoPruning:
     def __init__(self, model: nn.Module, example_inputs: Tensor) -> None:
         self.model = model
         self.plan = Plan({}, {}, {})
-        self.history: list[Shrinkage] = []
-        self.gates: dict[str, Gate] = {}
+        self.history: list[RemovalRecord] = []
+        self.gates: dict[str, GateLike] = {}
         self.steps = 0
         self.example_inputs = example_inputs
         self._macs = _count_macs(model, example_inputs)
@@ -108,7 +108,7 @@ class NoPruning:
         *,
         lr: float | None = None,
         gate_lr: float | None = None,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
     ) -> list[dict[str, Any]]:
         """One optimizer group: all parameters."""
         return parameter_groups(
@@ -124,10 +124,10 @@ class NoPruning:
         del optimizers
         self.steps += 1
 
-    def shape(self) -> Shrinkage:
+    def shape(self) -> RemovalRecord:
         """What there is."""
         size = sum(parameter.numel() for parameter in self.model.parameters())
-        return Shrinkage(self.steps, {}, size, self._macs)
+        return RemovalRecord(self.steps, {}, size, self._macs)
 
     def finalize(self) -> nn.Module:
         """The model, as it is."""

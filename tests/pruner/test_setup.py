@@ -12,7 +12,7 @@ import diffprune as dp
 from diffprune._budget import limits
 from diffprune._budget.limits import Measured
 from diffprune._core import timing
-from diffprune._pruner import steering
+from diffprune._pruner import setup
 from diffprune.errors import ArgumentError
 from paper.models.lenet5 import LeNet5
 
@@ -44,7 +44,10 @@ def convolutional():
 
 
 def begin(budget, make_optimizer=OPTIMIZERS["adam"], **options):
-    pruner = dp.Pruner(convolutional(), X[:4], budget=budget, **options)
+    strength = 1e-5 if budget is None else None
+    pruner = dp.Pruner(
+        convolutional(), X[:4], budget=budget, **{"strength": strength, **options}
+    )
     return pruner, make_optimizer(pruner.parameter_groups())
 
 
@@ -68,7 +71,7 @@ def test_what_is_asked_for_is_what_the_model_costs(macs, optimizer):
 
 
 def test_parameters_are_counted_in_the_model_itself():
-    pruner, optimizer = begin(dp.Budget(params=2_000, steps=STEPS))
+    pruner, optimizer = begin(dp.Budget(parameters=2_000, steps=STEPS))
     train(pruner, optimizer, STEPS)
     small = pruner.finalize()
     assert 0.97 * 2_000 <= sum(p.numel() for p in small.parameters()) <= 2_000
@@ -81,7 +84,7 @@ def test_latency_is_that_of_the_plain_model(tmp_path, monkeypatch):
     with pytest.raises(
         ArgumentError, match=r"latency='1 ms' cannot be met.* at least 1 "
     ):
-        begin(dp.Budget(latency="1 ms"))
+        begin(dp.Budget(latency="1 ms", steps=STEPS))
     assert seen  # every op took a second, however narrow, and so did the model
 
 
@@ -89,8 +92,8 @@ def test_what_takes_longer_than_predicted_is_cut_further(monkeypatch):
     pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     whole = pruner.groups.macs()
 
-    def measured(closed):
-        small = pruner._body.without(closed)
+    def measured(keep):
+        small = pruner._gated.without_gates(keep)
         left = dp.find_groups(small, X[:4]).macs()
         return {"macs": Measured(1.3 * left, whole)}
 
@@ -103,7 +106,7 @@ def test_what_takes_longer_than_predicted_is_cut_further(monkeypatch):
 
 
 def test_the_whole_model_is_timed_again_with_what_is_left(monkeypatch):
-    cost = limits.COSTS["params"]  # real seconds of so small a model hardly shrink
+    cost = limits.COSTS["parameters"]  # real seconds of so small a model hardly shrink
     monkeypatch.setitem(limits.COSTS, "latency", cost)
     timed = []
 
@@ -113,7 +116,7 @@ def test_the_whole_model_is_timed_again_with_what_is_left(monkeypatch):
         timed.append(sizes)
         return [size / 1e6 for size in sizes]
 
-    monkeypatch.setattr(steering, "measure_in_turns", in_turns)
+    monkeypatch.setattr(setup, "measure_in_turns", in_turns)
     whole = sum(p.numel() for p in convolutional().parameters())
     pruner, optimizer = begin(dp.Budget(latency=0.9, steps=20))
     train(pruner, optimizer, 20)
@@ -125,12 +128,12 @@ def test_the_whole_model_is_timed_again_with_what_is_left(monkeypatch):
 def test_what_would_be_left_is_tried_without_a_trace(make_gate):
     model = LeNet5(make_gate) if make_gate else LeNet5()
     digits = torch.rand(2, 1, 28, 28)
-    pruner = dp.Pruner(model, digits)
+    pruner = dp.Pruner(model, digits, strength=1e-5)
     before, widths = dict(model.named_parameters()), pruner.shape()
     values = {name: value.clone() for name, value in before.items()}
     expected = model.eval()(digits)
-    closed = {n: torch.arange(gate.size) > 2 for n, gate in pruner.gates.items()}
-    small = pruner._body.without(closed)
+    keep = {n: torch.arange(gate.size) <= 2 for n, gate in pruner.gates.items()}
+    small = pruner._gated.without_gates(keep)
     assert small.conv1.out_channels == small.conv2.in_channels == 3
     assert small(digits).shape == (2, 10)
     after = dict(model.named_parameters())
@@ -167,7 +170,7 @@ def test_nothing_changes_while_the_model_recovers():
 
 
 def test_a_run_that_ends_early_meets_its_budget_and_says_so():
-    pruner, optimizer = begin(dp.Budget(macs=0.3))
+    pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     train(pruner, optimizer, 3)
     whole = pruner.groups.macs()
     with pytest.warns(UserWarning, match=r"only now, after 3 steps.*steps=3"):
@@ -195,7 +198,7 @@ def test_budgets_in_turn_leave_a_plain_model_each():
 
 @pytest.mark.parametrize("when", [2, 11, 30])
 def test_a_run_is_resumed_bit_for_bit(tmp_path, when):
-    budget = dp.Budget(macs=0.2, params=0.3, steps=STEPS)
+    budget = dp.Budget(macs=0.2, parameters=0.3, steps=STEPS)
     pruner, optimizer = begin(budget)
     train(pruner, optimizer, when)
     dp.save_checkpoint(tmp_path / "run.pt", pruner, optimizer)
@@ -214,8 +217,8 @@ def test_a_run_is_resumed_bit_for_bit(tmp_path, when):
     [(None, "state has a budget and the pruner has none"), (0.4, "asked for .*0.4")],
 )
 def test_the_state_of_another_budget_is_refused(budget, message):
-    state = begin(dp.Budget(macs=0.5))[0].state_dict()
-    other, _ = begin(budget and dp.Budget(macs=budget))
+    state = begin(dp.Budget(macs=0.5, steps=STEPS))[0].state_dict()
+    other, _ = begin(budget and dp.Budget(macs=budget, steps=STEPS))
     with pytest.raises(ArgumentError, match=message):
         other.load_state_dict(state)
 
@@ -224,7 +227,7 @@ def test_the_summary_says_what_was_asked_and_got():
     pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     assert "macs=0.3:" in pruner.summary()
     train(pruner, optimizer, STEPS)
-    used, most = pruner.controller.used()["macs"], 0.3 * pruner.dense.macs
+    used, most = pruner.controller.used()["macs"], 0.3 * pruner.dense.macs / 4
     assert f"{used * most:,.6g} of {most:,.6g} allowed (met)" in pruner.summary()
 
 
@@ -248,7 +251,7 @@ def test_gates_that_compete_or_have_noise_are_steered_too(options):
 
 def test_budgets_find_their_own_strengths():
     with pytest.raises(ArgumentError, match="leave `strength=` out"):
-        begin(dp.Budget(macs=0.5), strength=1e-4)
+        begin(dp.Budget(macs=0.5, steps=STEPS), strength=1e-4)
 
 
 def test_no_budgets_are_no_budget():
