@@ -25,15 +25,15 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 import diffprune as dp
 from diffprune import lab
 from diffprune.lab import Run, read_run
+from diffprune.lab.formatting import architecture
 from diffprune.lab.image_batches import Batches, Examples, Split
-from diffprune.lab.report.references import lenet5_on_mnist
 from diffprune.lab.runs.records import Epoch
-from diffprune.lab.training.progress_bar import architecture
 from diffprune.lab.training.recipe import Recipe
 from diffprune.lab.training.task import MakeTask, Task, is_wrong
 from paper.data.mnist import load_mnist
 from paper.models.counting import Widths
 from paper.models.lenet5 import LeNet5, MakeGate
+from paper.published import lenet5_on_mnist
 from paper.reproduce import read_records, write_record
 
 ROOT = Path(__file__).parent.parent

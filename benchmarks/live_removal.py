@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from diffprune.lab import Run, read_run, train
-from diffprune.lab.training.progress_bar import architecture
+from diffprune.lab.formatting import architecture
 from paper.lenet5_tasks import digits_sigmoid, lenet5_digits
 
 from ._records import write_results

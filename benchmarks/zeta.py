@@ -18,7 +18,7 @@ from rich.table import Table
 from diffprune.gates import Gate
 from diffprune.gates.penalty import named_gates
 from diffprune.lab import Epoch, Recipe, Task, read_run, train
-from diffprune.lab.training.progress_bar import architecture
+from diffprune.lab.formatting import architecture
 from paper.lenet5_tasks import digits_sigmoid, lenet5_digits
 
 from ._records import write_results

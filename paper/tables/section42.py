@@ -6,8 +6,8 @@ from typing import Final
 
 from rich.table import Table
 
+from diffprune.lab.formatting import architecture, short
 from diffprune.lab.runs.records import Epoch, Run
-from diffprune.lab.training.progress_bar import architecture, short
 from diffprune.lab.training.recipe import Recipe
 from paper.wide_resnet_tasks import small_wrn_dense, small_wrn_high, small_wrn_low
 

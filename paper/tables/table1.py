@@ -7,8 +7,8 @@ from typing import Final
 
 from rich.table import Table
 
+from diffprune.lab.formatting import architecture, short
 from diffprune.lab.runs.records import Epoch, Run
-from diffprune.lab.training.progress_bar import architecture, short
 from diffprune.lab.training.recipe import Recipe
 from paper.lenet5_tasks import table1_sigmoid, table1_sigmoid_kept, table1_softmax
 from paper.models.counting import Widths

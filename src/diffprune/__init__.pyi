@@ -1,5 +1,11 @@
 # The public names, and where they live; `__init__.py` reads this file.
-from . import errors as errors, gates as gates, rules as rules, surgery as surgery
+from . import (
+    errors as errors,
+    gates as gates,
+    rules as rules,
+    surgery as surgery,
+    testing as testing,
+)
 from ._budget import Budget as Budget
 from ._export import to_exported_program as to_exported_program, to_onnx as to_onnx
 from ._graph import find_groups as find_groups
@@ -13,6 +19,7 @@ from ._pruner import (
     by_macs as by_macs,
     by_parameters as by_parameters,
 )
+from ._shrink import shrink as shrink
 from ._surgery import compact as compact, remove as remove
 from .gates import (
     Gate as Gate,

@@ -8,7 +8,7 @@ from torch import nn
 
 import diffprune as dp
 from diffprune._export import onnx as exporting
-from diffprune._export.check import model_outputs
+from diffprune._export.checked_export import model_outputs
 from diffprune._export.dynamic_batch import resized, tensor_leaves
 from diffprune.errors import ArgumentError, ExportError, MissingPackageError
 

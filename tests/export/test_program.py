@@ -4,7 +4,7 @@ from torch import nn
 
 import diffprune as dp
 from diffprune._export import program as exporting
-from diffprune._export.check import model_outputs
+from diffprune._export.checked_export import model_outputs
 from diffprune._export.dynamic_batch import resized
 from diffprune._pruner.user_gates import Select
 from diffprune.errors import ArgumentError, ExportError, TraceError

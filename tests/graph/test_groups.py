@@ -2,8 +2,9 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune import find_groups
+from diffprune import find_groups, remove
 from diffprune.errors import UnknownNameError
+from zoo import ZOO
 
 EXPECTED = """\
 2 groups in a model of 78 parameters and 256 MACs
@@ -88,3 +89,29 @@ def test_many_places_are_cut_short_and_positions_left_out():
     text = str(find_groups(nn.Sequential(*layers), torch.rand(2, 3, 8, 8)))
     assert "0.weight[0], 0.bias[0], 1.weight[0] +4" in text
     assert "a position in space" not in text
+
+
+def test_groups_that_are_held_stay_as_they_are(groups):
+    shown, sizes = str(groups), groups.sizes
+    smaller = groups.keep({"0": torch.arange(5) < 2})
+    assert (str(groups), groups.sizes) == (shown, sizes)
+    assert smaller.sizes == {"0": 2, "2": 7}
+    assert smaller["2"].parameters == 1 + 2 + 2
+    assert smaller.macs() == 4 * (3 * 2 + 2 * 7 + 7 * 2)
+    assert smaller.parameters() == (3 + 1) * 2 + (2 + 1) * 7 + (7 + 1) * 2
+
+
+@pytest.mark.parametrize("name", ["grouped", "densenet", "fused_qkv"])
+def test_groups_of_a_smaller_model_are_those_it_is_found_to_have(name):
+    model, x = ZOO[name]()
+    groups = find_groups(model, x)
+    keep = {group.name: torch.arange(group.size) > 0 for group in groups}
+    small = remove(model, x, keep)
+    found = find_groups(small, x)
+    assert groups.keep(keep).macs() == found.macs()
+    assert groups.keep(keep).parameters() == found.parameters()
+
+
+def test_an_atom_cannot_be_resized(groups):
+    with pytest.raises(AttributeError):
+        groups[0].atom.size = 3

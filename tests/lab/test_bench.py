@@ -10,8 +10,8 @@ from diffprune.lab.runs.tasks import load_task
 SOURCE = """
 import torch
 from torch import nn
-from diffprune.experiment import Task
-from diffprune.recipes.examples import Batches, Examples
+from diffprune.lab import Task
+from diffprune.lab.image_batches import Batches, Examples
 
 def wide(recipe):
     x = torch.randn(64, 4)

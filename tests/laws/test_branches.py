@@ -8,8 +8,15 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils.flop_counter import FlopCounterMode
 
-from diffprune._graph import find_groups
-from diffprune._surgery import Plan, apply_plan, compaction, mask, plan_removal, removal
+from diffprune import find_groups
+from diffprune.surgery import (
+    Plan,
+    apply_plan,
+    compaction,
+    mask,
+    plan_removal,
+    removal,
+)
 from zoo import ZOO, call
 
 # The network, the group that is emptied, and the modules that go with it.

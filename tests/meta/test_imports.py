@@ -27,7 +27,5 @@ def test_the_bare_import_does_not_even_need_torch():
 
 def test_nothing_optional_is_imported():
     """Not by the whole library, nor by what the commands start with."""
-    code = (
-        f"{ALL_NAMES}; import diffprune.lab.cli.run_jobs, diffprune.lab.demo.demo_run"
-    )
+    code = f"{ALL_NAMES}; import diffprune.lab.cli.run_jobs, diffprune.lab.demo"
     assert loaded(code) & set(OPTIONAL) == set()

@@ -35,7 +35,9 @@ SURFACE = {
     "parameter_groups": "model * weight_decay lr gate_lr",
     "plan_removal": "groups keep * round_to min_units scores",
     "read_run": "folder",
-    "remove": "model example_inputs keep * round_to min_units scores **options",
+    "remove": "model example_inputs keep * round_to min_units scores refit **options",
+    "shrink": "model data loss budget * refit round_to choosing fitting report "
+    "progress **options",
     "save_checkpoint": "path pruner optimizer * extra",
     "save_pruned": "model folder * optimizer",
     "save_sparse": "model path",

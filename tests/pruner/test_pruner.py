@@ -10,7 +10,7 @@ from torch import nn, optim
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import diffprune as dp
-from diffprune._pruner import transaction as cut
+from diffprune._surgery.compare import Comparison
 from diffprune.errors import (
     ArgumentError,
     DiffpruneError,
@@ -244,7 +244,7 @@ def test_a_failed_certificate_rolls_everything_back(monkeypatch):
     step_(pruner, optimizer)
     close_(pruner, fc1=[1], fc2=[2])
     before = everything(pruner, optimizer)
-    monkeypatch.setattr(cut, "tolerance", lambda _: -1.0)
+    monkeypatch.setattr(Comparison, "is_equal", False)
     with pytest.raises(RemovalError, match="as they were before it"):
         pruner.remove_closed_(optimizer)
     assert_untouched(before, pruner, optimizer)
@@ -252,10 +252,30 @@ def test_a_failed_certificate_rolls_everything_back(monkeypatch):
     assert pruner.remove_closed_(optimizer).units == {"fc1": 10, "fc2": 6}
 
 
+class DividesByWidth(Net):
+    """Divides a float by a width, which no integer can see; an integer comes first."""
+
+    def forward(self, x):
+        y = self.fc1(x).relu()
+        y = self.fc2(y * (1 + 0.5 / y.shape[1])).relu()
+        return self.fc3(y).argmax(1), self.fc3(y)
+
+
+def test_a_changed_output_behind_an_integer_is_refused_and_located():
+    model = DividesByWidth()
+    pruner = dp.Pruner(model, X, strength=1e-3)
+    close_(pruner, fc1=[1])
+    before = everything(pruner, optim.SGD(model.parameters(), lr=0.1))
+    with pytest.raises(RemovalError, match=r"something else.*first in `fc2`") as found:
+        pruner.remove_closed_()
+    assert "as they were before it" in str(found.value)
+    assert_untouched(before, pruner, optim.SGD(model.parameters(), lr=0.1))
+
+
 def test_a_failed_finalize_leaves_a_pruner_that_works(monkeypatch):
     pruner, optimizer = make()
     before = everything(pruner, optimizer)
-    monkeypatch.setattr(cut, "tolerance", lambda _: -1.0)
+    monkeypatch.setattr(Comparison, "is_equal", False)
     with pytest.raises(RemovalError, match="as they were before it"):
         pruner.finalize()
     assert_untouched(before, pruner, optimizer)
@@ -269,7 +289,7 @@ def test_a_layer_that_was_replaced_is_noticed(layer):
     close_(pruner, fc1=[1], fc2=[0, 1, 2, 3, 4])
     fresh = getattr(Net(), layer)
     setattr(pruner.model, layer, fresh)
-    with pytest.raises(DiffpruneError, match=r"would have changed|was replaced"):
+    with pytest.raises(DiffpruneError, match=r"something else|was replaced"):
         pruner.remove_closed_()
     assert pruner.model.fc1.out_features == 11
 
@@ -491,3 +511,15 @@ def test_no_warning_on_the_way():
         close_(pruner, fc1=[1])
         step_(pruner, optimizer)
         pruner.finalize(optimizer)
+
+
+def test_groups_that_a_user_holds_do_not_change_when_units_are_removed():
+    model = nn.Sequential(nn.Linear(8, 60), nn.ReLU(), nn.Linear(60, 4))
+    pruner = dp.Pruner(model, torch.rand(8, 8), strength=1e-3)
+    held = pruner.groups
+    shown, macs, size = str(held), held.macs(), held[0].size
+    pruner.gates["0"].logits.data[:30] -= 5.0
+    pruner.remove_closed_()
+    assert (str(held), held.macs(), held[0].size) == (shown, macs, size)
+    assert pruner.groups.sizes == {"0": 30}
+    assert pruner.groups.macs() == macs // 2

@@ -5,10 +5,9 @@ from torch.nn import functional as F
 
 from diffprune._surgery.compare import (
     Gap,
-    coarsest_arithmetic,
-    doubled,
+    arithmetic,
+    compare,
     gap,
-    largest_gap,
     outputs,
     tolerance,
 )
@@ -44,9 +43,21 @@ def test_gap(expected, actual, result):
 
 def test_the_largest_gap_counts_and_all_outputs_must_be_there():
     one, two = torch.tensor([1.0]), torch.tensor([2.0])
-    assert largest_gap([one, one], [one, two]) == Gap(1.0, 1.0)
-    assert largest_gap([one], [one, one]) == FAR
-    assert largest_gap([], []) == Gap(0.0, 0.0)
+    assert compare([one, one], [one, two]).gap == Gap(1.0, 1.0)
+    assert compare([one], [one, one]).gap == FAR
+    assert compare([], []).gap == Gap(0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "first", [torch.tensor([3]), torch.tensor([1.0], dtype=torch.half)]
+)
+def test_the_first_output_does_not_decide_what_the_second_may_differ_by(first):
+    one, other = torch.tensor([1.0]), torch.tensor([1.005])
+    assert not compare([first, one], [first, other]).is_equal
+    assert not compare([one, first], [other, first]).is_equal
+    inside = compare([one], [other], computed_in=[torch.bfloat16])
+    assert inside.is_equal
+    assert inside.certificate.dtype == "bfloat16"
 
 
 class Nested(nn.Module):
@@ -61,8 +72,8 @@ def test_outputs_are_flattened_and_repeat_for_one_seed():
     state = torch.get_rng_state()
     first, again = outputs(model, inputs), outputs(model, inputs)
     assert [tuple(t.shape) for t in first] == [(2,), (), (), (1,)]
-    assert largest_gap(first, again) == Gap(0.0, 0.0)
-    assert largest_gap(first, outputs(model, inputs, seed=1)).absolute > 0
+    assert compare(first, again).gap == Gap(0.0, 0.0)
+    assert compare(first, outputs(model, inputs, seed=1)).gap.absolute > 0
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -82,17 +93,23 @@ class CastsInside(nn.Module):
 )
 def test_casts_inside_a_model_are_seen(model, dtype):
     x = torch.ones(3, dtype=torch.float64)
-    assert coarsest_arithmetic(model, x) == dtype
-
-
-def test_inputs_are_doubled_wherever_they_are_nested():
-    tokens = torch.ones(2, dtype=torch.long)
-    found = doubled({"x": [torch.ones(2), tokens], "flag": True})
-    assert found["x"][0].dtype == torch.float64
-    assert found["x"][1] is tokens
-    assert found["flag"] is True
+    assert arithmetic(model, x) == [dtype]
 
 
 def test_coarser_arithmetic_tolerates_more():
     dtypes = [torch.float64, torch.float32, torch.bfloat16]
     assert [tolerance(dtype) for dtype in dtypes] == [1e-10, 1e-5, 1e-2]
+    elsewhere = [tolerance(dtype, elsewhere=True) for dtype in dtypes]
+    assert elsewhere == [1e-8, 1e-4, 2e-2]
+
+
+class CastsASideBranch(nn.Module):
+    def forward(self, x):
+        rounded = x.bfloat16().double()
+        return rounded + 1, x + 1, rounded.argmax(), rounded.clone().add_(x)
+
+
+def test_only_what_was_computed_through_a_coarse_type_counts_as_coarse():
+    found = arithmetic(CastsASideBranch(), torch.rand(3, dtype=torch.float64))
+    coarse, fine = torch.bfloat16, torch.float64
+    assert found == [coarse, fine, coarse, coarse]

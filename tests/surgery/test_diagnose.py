@@ -1,12 +1,21 @@
+import math
+
 import pytest
 import torch
 from torch import nn
 
 from diffprune._graph import find_groups
 from diffprune._surgery.apply import apply_plan
-from diffprune._surgery.diagnose import first_disagreement, layout, record
+from diffprune._surgery.diagnose import (
+    changed_number,
+    first_disagreement,
+    layout,
+    record,
+)
 from diffprune._surgery.equivalence import mask
 from diffprune._surgery.plan import plan_removal
+from diffprune._surgery.remove import remove
+from diffprune.errors import RemovalError
 
 
 class Shared(nn.Module):
@@ -81,3 +90,37 @@ def test_the_first_changed_module_is_found(three, path):
         small.head.bias += 0.1
     where = first_disagreement(record(original, X), record(small, X), kept, 1e-10)
     assert where == path
+
+
+class Scaled(nn.Linear):
+    """Weights are divided by the root of their number, where no tracker can see it."""
+
+    def forward(self, x):
+        scale = math.sqrt(2.0 / self.weight.shape[1])
+        return nn.functional.linear(x, self.weight * scale, self.bias)
+
+
+def network(width):
+    return nn.Sequential(nn.Linear(3, width), nn.Tanh(), Scaled(width, 2))
+
+
+INPUTS = torch.rand(2, 3)
+
+
+def test_the_number_and_its_line_are_named():
+    found = changed_number(network(8), network(2), INPUTS)
+    assert found.startswith("0.5 becomes 1 in `aten.mul` in `2` (test_diagnose.py:")
+    assert found.endswith("linear(x, self.weight * scale, self.bias))")
+
+
+@pytest.mark.parametrize(
+    "other", [network(8), nn.Linear(3, 8), nn.Linear(4, 8)], ids=["same", "op", "input"]
+)
+def test_nothing_is_said_about_anything_else(other):
+    assert changed_number(network(8), other, INPUTS) is None
+
+
+def test_a_removal_that_fails_because_of_it_says_so():
+    keep = {"0": torch.arange(8) < 2}
+    with pytest.raises(RemovalError, match=r"(?s)first in `2`.*: 0.5 becomes 1 in"):
+        remove(network(8), INPUTS, keep)

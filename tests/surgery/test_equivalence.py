@@ -8,7 +8,14 @@ from torch.nn import functional as F
 
 from diffprune._graph import find_groups
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import certify, mask
+from diffprune._surgery.equivalence import (
+    OutputCheck,
+    cast_like_,
+    certify,
+    doubled,
+    in_double,
+    mask,
+)
 from diffprune.errors import RemovalError
 
 
@@ -154,3 +161,90 @@ def test_certifying_leaves_both_models_alone(make):
     for each in (model, small):
         torch.testing.assert_close(each.state_dict(), before, rtol=0, atol=0)
         assert each.training
+
+
+class Single(nn.Linear):
+    """Insists on single precision."""
+
+    def forward(self, x):
+        return super().forward(x.float())
+
+
+@pytest.mark.parametrize(("kind", "is_double"), [(nn.Linear, True), (Single, False)])
+def test_a_copy_in_double_precision_where_it_runs_in_it(kind, is_double):
+    model, x = kind(3, 2), torch.rand(4, 3)
+    fine = in_double(model, x)
+    dtype = torch.float64 if is_double else torch.float32
+    assert fine.is_double == is_double
+    assert {fine.model.weight.dtype, fine.inputs.dtype, fine.returned[0].dtype} == {
+        dtype
+    }
+    assert model.weight.dtype == torch.float32
+    torch.testing.assert_close(fine.returned[0].float(), model(x))
+
+
+def test_tensors_get_the_types_of_their_namesakes():
+    like = nn.Sequential(nn.Linear(3, 2).bfloat16(), nn.BatchNorm1d(2))
+    model = nn.Sequential(nn.Linear(3, 1), nn.BatchNorm1d(1)).double()
+    cast_like_(model, like)
+    types = {name: tensor.dtype for name, tensor in like.state_dict().items()}
+    assert {name: t.dtype for name, t in model.state_dict().items()} == types
+
+
+def test_inputs_are_doubled_wherever_they_are_nested():
+    tokens = torch.ones(2, dtype=torch.long)
+    found = doubled({"x": [torch.ones(2), tokens], "flag": True})
+    assert found["x"][0].dtype == torch.float64
+    assert found["x"][1] is tokens
+    assert found["flag"] is True
+
+
+class IntegerFirst(Net):
+    """Returns a label before what it was computed from."""
+
+    def forward(self, x):
+        scores = super().forward(x)
+        return scores.argmax(1), scores
+
+
+class CoarseFirst(Net):
+    """Returns a rounded copy before the precise numbers."""
+
+    def forward(self, x):
+        scores = super().forward(x)
+        return scores.bfloat16(), scores
+
+
+@pytest.mark.parametrize("kind", [Net, IntegerFirst, CoarseFirst])
+def test_every_output_has_the_tolerance_of_its_own_type(kind):
+    """What comes first says nothing about what comes after it."""
+    model = kind()
+    with torch.no_grad():
+        model.fc2.bias.copy_(torch.tensor([10.0, 0.0]))
+    check = OutputCheck(model, X)
+    assert check.certify().max_absolute == 0
+    with torch.no_grad():
+        model.fc2.bias *= 1 + 5e-3
+    with pytest.raises(RemovalError, match="something else"):
+        check.certify()
+
+
+def test_a_check_tells_where_a_changed_model_parted_from_the_restored_one():
+    model = Net()
+    groups, check = find_groups(model, X), OutputCheck(model, X)
+    state = copy.deepcopy(model.state_dict())
+    with torch.no_grad():
+        model.fc1.weight += 1
+    with pytest.raises(RemovalError, match="something else"):
+        check.certify()
+    model.load_state_dict(state)
+    assert "`fc1`" in check.first_difference(layout(groups, {}))
+
+
+def test_a_check_names_the_layer_in_which_a_changed_model_fails():
+    model = Net()
+    check = OutputCheck(model, X)
+    model.fc2 = nn.Linear(4, 2)
+    with pytest.raises(RemovalError, match="fails in `fc2`"):
+        check.certify()
+    assert not check.first_difference({})

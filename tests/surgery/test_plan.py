@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from diffprune._graph import find_groups
-from diffprune._surgery.plan import Certificate, Plan, plan_removal
+from diffprune._surgery.compare import Certificate
+from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.replacement_modules import Stub
 from diffprune.errors import ArgumentError
 

@@ -1,12 +1,16 @@
-"""A model as one graph of ATen operations that was compared with it. Knows no files."""
+"""Export a model as one graph of ATen operations, and compare the two.
 
-from typing import Final
+A model and example inputs go in; a program comes out that computed the same at three
+batch sizes. `check_same` compares whatever else runs such a program.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection
 
-from diffprune._export.check import Run, check_same, model_outputs
 from diffprune._export.dynamic_batch import batch_size, resized, tensor_leaves
 from diffprune._graph.trace import (
     ExampleInputs,
@@ -15,8 +19,12 @@ from diffprune._graph.trace import (
     mode,
     quiet,
 )
-from diffprune.errors import ArgumentError, TraceError
+from diffprune._surgery.compare import compare
+from diffprune.errors import ArgumentError, ExportError, TraceError
 from diffprune.gates import Gate
+
+Run: TypeAlias = Callable[[ExampleInputs], Sequence[Tensor]]
+"""Takes inputs as a model does, returns the tensors that it would."""
 
 _NEEDED: Final = {"val", "tensor_meta", "nn_module_stack"}
 
@@ -97,3 +105,64 @@ def runner(program: ExportedProgram) -> Run:
             return tensor_leaves(module(*args, **kwargs))
 
     return run
+
+
+def check_same(
+    model: nn.Module, run: Run, inputs: ExampleInputs, batch_dim: int | None
+) -> None:
+    """Compare with the model in eval mode: on the inputs, on one example, on one more.
+
+    Raises:
+        ExportError: If an output differs, relative to its largest entry.
+    """
+    for trial in _trials(inputs, batch_dim):
+        expected = model_outputs(model, trial)
+        shapes = ", ".join(str(tuple(t.shape)) for t in tensor_leaves(trial))
+        try:
+            actual = run(trial)
+        except Exception as error:
+            raise ExportError(
+                f"what was exported does not run on inputs of shape {shapes}: {error}\n"
+                "If the batch size has to be fixed, pass `batch_dim=None`. Nothing was "
+                "written."
+            ) from error
+        _compare(expected, actual, shapes)
+
+
+def model_outputs(model: nn.Module, inputs: ExampleInputs) -> list[Tensor]:
+    """All tensors a model returns in eval mode, flattened."""
+    args, kwargs = call_arguments(inputs)
+    with mode(model, training=False), torch.no_grad():
+        return tensor_leaves(model(*args, **kwargs))
+
+
+def _trials(inputs: ExampleInputs, batch_dim: int | None) -> list[Any]:
+    if batch_dim is None:
+        return [inputs]
+    sizes = dict.fromkeys((size := batch_size(inputs, batch_dim), 1, size + 1))
+    return [resized(inputs, batch_dim, size) for size in sizes]
+
+
+def _compare(expected: list[Tensor], actual: Sequence[Tensor], shapes: str) -> None:
+    if len(expected) != len(actual):
+        raise ExportError(
+            f"what was exported returns {len(actual)} tensors, the model "
+            f"{len(expected)}. Nothing was written."
+        )
+    for one, other in zip(expected, actual, strict=True):
+        if one.dtype != other.dtype or one.shape != other.shape:
+            raise ExportError(
+                f"what was exported returns {_kind(other)} where the model returns "
+                f"{_kind(one)}, on inputs of shape {shapes}. Nothing was written."
+            )
+    here = [tensor.cpu() for tensor in actual]
+    found = compare([t.cpu() for t in expected], here, elsewhere=True)
+    if not found.is_equal:
+        raise ExportError(
+            f"what was exported computes something else on inputs of shape {shapes}: "
+            f"{found.certificate}.\nNothing was written."
+        )
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"

@@ -12,8 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from diffprune._export.check import Run, check_same
-from diffprune._export.checked_export import checked_program
+from diffprune._export.checked_export import Run, check_same, checked_program
 from diffprune._export.dynamic_batch import tensor_leaves
 from diffprune._export.writing import written_whole
 from diffprune._graph.trace import ExampleInputs, quiet

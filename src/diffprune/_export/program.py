@@ -7,8 +7,7 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
-from diffprune._export.check import check_same
-from diffprune._export.checked_export import checked_program, runner
+from diffprune._export.checked_export import check_same, checked_program, runner
 from diffprune._export.writing import written_whole
 from diffprune._graph.trace import ExampleInputs
 

@@ -21,13 +21,11 @@ from diffprune._core.types import Bool
 ReasonT = TypeVar("ReasonT")
 
 
+@dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Atom:
     """Units of one axis that nothing has divided further. Compared by identity."""
 
-    __slots__ = ("size",)
-
-    def __init__(self, size: int) -> None:
-        self.size = size
+    size: int
 
     def __repr__(self) -> str:
         return f"<{self.size}>"
@@ -41,7 +39,7 @@ class Cat:
 
     @property
     def size(self) -> int:
-        """Number of elements of all parts together; atoms shrink, so never kept."""
+        """Number of elements of all parts together."""
         return sum(map(size, self.parts))
 
 
@@ -134,6 +132,19 @@ class Algebra(Generic[ReasonT]):
             else:
                 factors.append(factor)
         return tuple(factors)
+
+    def narrowed(self, sizes: Mapping[Atom, int]) -> "Algebra[ReasonT]":
+        """The algebra of a smaller model; this one stays as it is.
+
+        Args:
+            sizes: New numbers of units. Each of these atoms resolves to a new, smaller
+                one.
+        """
+        smaller = Algebra[ReasonT]()
+        shrunk = {atom: (Atom(length),) for atom, length in sizes.items()}
+        smaller._bound = {**self._bound, **shrunk}
+        smaller._frozen, smaller._merged = dict(self._frozen), dict(self._merged)
+        return smaller
 
     def unify(self, left: Axis, right: Axis) -> None:
         """Make two axes the same: a unit kept on one side is kept on the other.

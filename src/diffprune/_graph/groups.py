@@ -4,9 +4,12 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import overload
 
+from torch import Tensor
+
+from diffprune._core.types import Bool
 from diffprune._graph.axes import Atom, Axis, atoms, volume
 from diffprune._graph.infer import Solution
 from diffprune._graph.rule_api import SPATIAL, Axes, Frozen
@@ -87,6 +90,53 @@ class Groups(Sequence[PruneGroup]):
     tensors: Mapping[str, Axes] = field(repr=False)
     products: tuple[Axes, ...] = field(repr=False)
     solution: Solution = field(repr=False, compare=False)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many units each group has, by name."""
+        return {group.name: group.size for group in self.groups}
+
+    def keep(self, masks: Mapping[str, Bool[Tensor, " units"]]) -> "Groups":
+        """The groups of the model that is left when only some units are kept.
+
+        Args:
+            masks: For each group that loses units, by name, which of them stay.
+
+        Returns:
+            New groups. These ones, and whoever holds them, stay as they are.
+
+        Examples:
+            >>> import torch
+            >>> from diffprune import find_groups
+            >>> layers = torch.nn.Linear(3, 5), torch.nn.Linear(5, 2)
+            >>> groups = find_groups(torch.nn.Sequential(*layers), torch.rand(1, 3))
+            >>> groups.keep({"0": torch.arange(5) < 4}).sizes, groups.sizes
+            ({'0': 4}, {'0': 5})
+        """
+        kept = {self[name].atom: int(mask.sum()) for name, mask in masks.items()}
+        return self.narrowed(kept)
+
+    def narrowed(self, sizes: Mapping[Atom, int]) -> "Groups":
+        """The groups of a model whose atoms have other sizes; these stay as they are.
+
+        Args:
+            sizes: New numbers of units, also of atoms that are no group of their own.
+        """
+        solution = replace(self.solution, algebra=self.solution.algebra.narrowed(sizes))
+        resolve = solution.algebra.resolve
+        tensors = {n: tuple(map(resolve, axes)) for n, axes in self.tensors.items()}
+        products = tuple(tuple(map(resolve, axes)) for axes in self.products)
+        parameters, macs = _per_unit(solution.parameters()), _per_unit(products)
+        groups = list[PruneGroup]()
+        for group in self.groups:
+            (atom,) = atoms(resolve((group.atom,)))
+            places = [replace(p, axis=tensors[p.tensor][p.dim]) for p in group.axes]
+            cost = parameters.get(atom, 0), macs.get(atom, 0)
+            groups.append(PruneGroup(group.name, atom.size, tuple(places), *cost, atom))
+        attributes = {key: resolve(axis) for key, axis in self.attributes.items()}
+        return Groups(
+            tuple(groups), self.frozen, attributes, tensors, products, solution
+        )
 
     @overload
     def __getitem__(self, key: int | str) -> PruneGroup: ...

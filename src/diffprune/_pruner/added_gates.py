@@ -64,11 +64,16 @@ class Attached:
         self, model: nn.Module, groups: Groups, gates: Mapping[str, Gate]
     ) -> None:
         attach_(model, groups, gates)
-        self.units = {name: groups[name] for name in gates}
+        self._names = tuple(gates)
+
+    def units(self, model: nn.Module, groups: Groups) -> dict[str, PruneGroup]:
+        """What each gate decides about, at its present size."""
+        del model
+        return {name: groups[name] for name in self._names}
 
     def gates(self, model: nn.Module) -> dict[str, Gate]:
         """The gates of the model, or of a copy of it, by group name."""
-        return {name: gating_of(model).gate(key(name)) for name in self.units}
+        return {name: gating_of(model).gate(key(name)) for name in self._names}
 
     def network(
         self, model: nn.Module, inputs: ExampleInputs, groups: Groups
@@ -76,14 +81,14 @@ class Attached:
         """The model as it will be in use, without gates: what costs are about."""
         plain = copy.deepcopy(model)
         self.finish_(plain, groups)
-        return Network(plain, inputs, groups, [*self.units.values()])
+        return Network(plain, inputs, groups, [groups[name] for name in self._names])
 
     def needed(
         self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
     ) -> dict[Atom, Units]:
         """Units that have to stay when these are closed for good."""
-        del model, groups
-        return {self.units[name].atom: ~units for name, units in closed.items()}
+        del model
+        return {groups[name].atom: ~units for name, units in closed.items()}
 
     def unread(
         self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
@@ -100,8 +105,8 @@ class Attached:
         closed: Mapping[str, Units],
     ) -> dict[str, Units]:
         """Forget units in the gates of the model; say which are left where."""
-        del groups, closed
-        kept = {name: needed[unit.atom] for name, unit in self.units.items()}
+        del closed
+        kept = {name: needed[groups[name].atom] for name in self._names}
         return keep_(self.gates(model), kept)
 
     def refresh_(self, model: nn.Module, groups: Groups) -> None:
@@ -110,7 +115,7 @@ class Attached:
         for site in gating.factors:
             for factor in gating.factors_of(site):
                 axis = groups.tensors[site.replace("/", ".")][factor.dim]
-                atom = self.units[factor.gate.replace("/", ".")].atom
+                atom = groups[factor.gate.replace("/", ".")].atom
                 factor.spread_(axis, atom)
 
     @torch.no_grad()

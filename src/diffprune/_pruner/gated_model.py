@@ -19,9 +19,12 @@ from diffprune._pruner.history import Shrinkage
 from diffprune._pruner.options import MARK
 from diffprune._pruner.user_gates import Placed
 from diffprune._surgery.apply import apply_plan_, named_tensors
-from diffprune._surgery.compare import outputs
+from diffprune._surgery.compare import Certificate
+from diffprune._surgery.diagnose import layout
+from diffprune._surgery.equivalence import OutputCheck
 from diffprune._surgery.optimizer_state import Move, follow_
-from diffprune._surgery.plan import Certificate, Plan, plan_removal
+from diffprune._surgery.plan import Plan, plan_removal
+from diffprune.errors import RemovalError
 from diffprune.gates import Gate
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -34,7 +37,7 @@ class Body(Generic[ModuleT]):
     Args:
         model: The model, gates and all.
         example_inputs: What every cut is verified on.
-        groups: Its groups; they shrink with it.
+        groups: Its groups; a removal replaces them.
         gated: How the gates sit in it.
 
     Attributes:
@@ -61,9 +64,7 @@ class Body(Generic[ModuleT]):
 
     def units(self) -> list[PruneGroup]:
         """What each gate can remove, by the name of the gate, at its present size."""
-        current = {group.atom: group for group in self.groups}
-        known = self.gated.units.items()
-        return [replace(current.get(u.atom, u), name=name) for name, u in known]
+        return list(self.gated.units(self.model, self.groups).values())
 
     def shape(self, step: int, found: Certificate | None = None) -> Shrinkage:
         """What is left after so many steps."""
@@ -118,7 +119,7 @@ class Body(Generic[ModuleT]):
     def without(self, closed: Mapping[str, Units]) -> ModuleT:
         """A plain copy of what would be left; in the end all is as it was."""
         needed, groups = self.needed(closed), self.groups
-        snapshot = cut.Snapshot.of([self.model, *self.copies], needed)
+        snapshot = cut.Snapshot.of([self.model, *self.copies])
         try:
             self._shrink_(self._plan(needed), needed, closed, verify=False)
             return self.plain_copy()
@@ -140,23 +141,34 @@ class Body(Generic[ModuleT]):
     ) -> tuple[dict[str, Units], Certificate | None]:
         """Cut the models and their gates, and verify; undo it if that fails."""
         models, groups = [self.model, *self.copies], self.groups
-        before = outputs(self.model, self.example_inputs) if verify else []
-        snapshot = cut.Snapshot.of(models, needed)
+        check = OutputCheck(self.model, self.example_inputs) if verify else None
+        snapshot = cut.Snapshot.of(models)
         try:
             # Gates first: parametrized layers are evaluated when they are cut.
             kept, *_ = [self.gated.cut_(m, groups, needed, closed) for m in models]
-            self.groups = cut.resize_(groups, needed)
+            sizes = {atom: int(units.sum()) for atom, units in needed.items()}
+            self.groups = groups.narrowed(sizes)
             for model in models:
                 self.gated.refresh_(model, self.groups)
                 apply_plan_(model, plan)
-            if not verify:
-                return kept, None
-            after = outputs(self.model, self.example_inputs)
-            return kept, cut.certificate(before, after)
-        except BaseException:
+            return kept, check and check.certify()
+        except BaseException as error:
             snapshot.restore_()
             self.groups = groups
+            if check is not None and isinstance(error, RemovalError):
+                raise self._explained(error, check, needed) from error
             raise
+
+    def _explained(
+        self, error: RemovalError, check: OutputCheck, needed: Mapping[Atom, Units]
+    ) -> RemovalError:
+        """The error with the first layer that differs, once everything is restored."""
+        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
+        where = check.first_difference(layout(self.groups, masks))
+        return RemovalError(
+            f"a removal was undone: {error}{where}\nModel, gates and optimizer are as "
+            "they were before it."
+        )
 
     def network(self) -> Network:
         """What costs are about: the model as it will be in use, without gates."""
@@ -172,8 +184,11 @@ class Body(Generic[ModuleT]):
 
     def finish_(self) -> None:
         """Fold the gates into the models and take them out, if outputs stay."""
-        before = outputs(self.model, self.example_inputs)
-        cut.certificate(before, outputs(self.plain_copy(), self.example_inputs))
+        check = OutputCheck(self.model, self.example_inputs)
+        try:
+            check.certify(self.plain_copy())
+        except RemovalError as error:
+            raise self._explained(error, check, {}) from error
         for model in [self.model, *self.copies]:
             self.gated.finish_(model, self.groups)
             vars(model).pop(MARK)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from diffprune._surgery.plan import Certificate
+from diffprune._surgery.compare import Certificate
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,9 @@ from diffprune._pruner.steering import Budgets, check_same_budget, make_controll
 from diffprune._pruner.strengths import DEFAULT_STRENGTH, Strength, strength_of
 from diffprune._pruner.summary import summarise
 from diffprune._pruner.transaction import check_same
+from diffprune._surgery.compare import Certificate
 from diffprune._surgery.keep_masks import widen
-from diffprune._surgery.plan import Certificate, Plan
+from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError, FinishedError
 from diffprune.gates import Gate
 from diffprune.gates.penalty import parameter_groups
@@ -252,7 +253,9 @@ class Pruner(Generic[ModuleT]):
             raise ArgumentError(
                 "this pruner has already removed units; load the state into a new one."
             )
-        saved = read_state(state, self.groups, self._body.gated.units)
+        saved = read_state(
+            state, self.groups, {unit.name: unit for unit in self.units()}
+        )
         check_same_budget(state.get("budget"), self.controller)
         self._cut_(saved.needed, saved.closed, optimizers, verify=False)
         self._patience.looks.update(saved.looks)

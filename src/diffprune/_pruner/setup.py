@@ -43,8 +43,8 @@ def begin_(
     if named_gates(model):
         rule = GateRule()
         groups = find(model, example_inputs, {torch.ops.diffprune.gate: rule})
-        placed = Placed(model, groups, rule, find)
-        check_placed(gate, strength, placed.units)
+        placed = Placed(rule, find)
+        check_placed(gate, strength, placed.units(model, groups))
         return Body(model, example_inputs, groups, placed)
     groups = find(model, example_inputs, {})
     made = make_gates(model, groups, strength, gate)

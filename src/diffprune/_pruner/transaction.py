@@ -3,47 +3,38 @@
 Knows models, gates and optimizers as holders of tensors, not what they are for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from diffprune._core.types import Bool
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom, atoms, count
-from diffprune._graph.rule_api import Axes
+from diffprune._graph import Groups
+from diffprune._graph.axes import count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._surgery.apply import named_tensors
-from diffprune._surgery.compare import largest_gap, tolerance
 from diffprune._surgery.optimizer_state import Move, check_can_follow
-from diffprune._surgery.plan import Certificate, Plan
-from diffprune.errors import ArgumentError, RemovalError
+from diffprune._surgery.plan import Plan
+from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
-
-Units = Mapping[Atom, Bool[Tensor, " units"]]
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Every tensor and width of some models as it was, by reference."""
+    """Every tensor of some models as it was, by reference."""
 
     states: Sequence["_State"]
-    sizes: Mapping[Atom, int]
 
     @classmethod
-    def of(cls, models: Sequence[nn.Module], resized: Iterable[Atom]) -> "Snapshot":
+    def of(cls, models: Sequence[nn.Module]) -> "Snapshot":
         """Note what a cut may change; nothing is copied."""
         modules = dict.fromkeys(m for model in models for m in model.modules())
-        sizes = {atom: atom.size for atom in resized}
-        return cls([_State.of(module) for module in modules], sizes)
+        return cls([_State.of(module) for module in modules])
 
     def restore_(self) -> None:
         """Put everything back."""
         for state in self.states:
             state.restore_()
-        for atom, length in self.sizes.items():
-            atom.size = length
 
 
 @dataclass(frozen=True)
@@ -67,38 +58,6 @@ class _State:
             setattr(self.module, name, parameter)
 
 
-def resize_(groups: Groups, kept: Units) -> Groups:
-    """Groups of the smaller model: the same atoms, now with fewer units each."""
-    for atom, units in kept.items():
-        atom.size = int(units.sum())
-    products: dict[Atom, list[Axes]] = {}
-    for axes in groups.products:
-        for atom in {atom for axis in axes for atom in atoms(axis)}:
-            products.setdefault(atom, []).append(axes)
-    return replace(
-        groups, groups=tuple(_resized(groups, group, products) for group in groups)
-    )
-
-
-def _resized(
-    groups: Groups, group: PruneGroup, products: Mapping[Atom, Sequence[Axes]]
-) -> PruneGroup:
-    named = {place.tensor for place in group.axes if place.is_parameter}
-    values = {groups.solution.tensors[name]: groups.tensors[name] for name in named}
-    return replace(
-        group,
-        size=group.atom.size,
-        parameters=sum(_per_unit(axes, group.atom) for axes in values.values()),
-        macs=sum(_per_unit(axes, group.atom) for axes in products.get(group.atom, ())),
-    )
-
-
-def _per_unit(axes: Axes, atom: Atom) -> int:
-    everything = tuple(factor for axis in axes for factor in axis)
-    fewer = count(everything, {atom: atom.size - 1})
-    return int(count(everything, {}) - fewer)
-
-
 def check_unchanged(model: nn.Module, groups: Groups) -> None:
     """Refuse a model whose tensors are not those the groups were found in."""
     gates = tuple(f"{name}." for name in named_gates(model))
@@ -119,23 +78,6 @@ def check_unchanged(model: nn.Module, groups: Groups) -> None:
                 f"saw it and has {found.get(name, 'none')} now.\n"
                 "Change the model before making the pruner, not after."
             )
-
-
-def certificate(before: Sequence[Tensor], after: Sequence[Tensor]) -> Certificate:
-    """Compare what a model returned before and after a cut.
-
-    Raises:
-        RemovalError: If that is not the same.
-    """
-    gap = largest_gap(list(before), list(after))
-    dtype = before[0].dtype
-    found = Certificate(*gap, str(dtype).removeprefix("torch."))
-    if gap.relative > tolerance(dtype):
-        raise RemovalError(
-            f"a removal would have changed what the model computes: {found}. Model, "
-            "gates and optimizer are as they were before it."
-        )
-    return found
 
 
 def moves(before: Mapping[str, Tensor], model: nn.Module, plan: Plan) -> list[Move]:

@@ -165,17 +165,19 @@ def _demand_(
 class Placed:
     """Gates that the user put into a model."""
 
-    def __init__(
-        self, model: nn.Module, groups: Groups, rule: GateRule, find: FindGroups
-    ) -> None:
+    def __init__(self, rule: GateRule, find: FindGroups) -> None:
         self._rule, self._find = rule, find
         self._links = {link.gate: link for link in rule.links}
+
+    def units(self, model: nn.Module, groups: Groups) -> dict[str, PruneGroup]:
+        """What each gate decides about, by its name, at its present size."""
         by_atom = {group.atom: group for group in groups}
-        self.units: dict[str, PruneGroup] = {}
+        found = dict[str, PruneGroup]()
         for name, gate in self.gates(model).items():
-            atom = self._own_atom(groups, name)
-            own = PruneGroup(name, gate.size, (), 0, 0, atom or Atom(gate.size))
-            self.units[name] = replace(by_atom.get(own.atom, own), name=name)
+            atom = self._own_atom(groups, name) or Atom(gate.size)
+            own = PruneGroup(name, gate.size, (), 0, 0, atom)
+            found[name] = replace(by_atom.get(atom, own), name=name)
+        return found
 
     def gates(self, model: nn.Module) -> dict[str, Gate]:
         """The gates of the model, or of a copy of it, by module path."""

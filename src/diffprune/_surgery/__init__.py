@@ -5,9 +5,9 @@ from diffprune._surgery.apply import (
     apply_plan_ as apply_plan_,
 )
 from diffprune._surgery.compact import compact as compact, compaction as compaction
+from diffprune._surgery.compare import Certificate as Certificate
 from diffprune._surgery.equivalence import certify as certify, mask as mask
 from diffprune._surgery.plan import (
-    Certificate as Certificate,
     Plan as Plan,
     plan_removal as plan_removal,
 )

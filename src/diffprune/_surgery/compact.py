@@ -13,7 +13,7 @@ from torch.nn.utils import prune
 
 from diffprune._core.types import Bool
 from diffprune._graph import Groups, PruneGroup, find_groups
-from diffprune._graph.axes import Atom, Axis, atoms, mask
+from diffprune._graph.axes import Atom, Axis, atoms
 from diffprune._graph.rule_api import Contraction
 from diffprune._graph.silence import Silencer
 from diffprune._graph.trace import ExampleInputs
@@ -27,10 +27,9 @@ from diffprune._surgery.constant_folding import (
 )
 from diffprune._surgery.dead_units import Constants, dead_units, zero_slices
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import certify
+from diffprune._surgery.equivalence import cast_like_, certify, in_double, mask_
 from diffprune._surgery.keep_masks import at_least_one
 from diffprune._surgery.plan import plan_removal
-from diffprune._surgery.precision import cast_like_, in_double
 from diffprune._surgery.remove import Removal
 from diffprune._surgery.vanish import vanish_
 
@@ -113,25 +112,12 @@ def _bury_(
     while True:
         silencer = Silencer(groups.solution, zero_slices(model))
         now = dead_units(dead, silencer)
-        _zero_(model, groups, now)
+        mask_(model, groups, {atom: ~units for atom, units in now.items()})
         changed = any(bool((now[atom] & ~dead[atom]).any()) for atom in dead)
         dead = {atom: dead[atom] | now[atom] for atom in dead}
         changed |= _fold_(model, groups, silencer, dead, inputs)
         if not changed:
             return dead
-
-
-def _zero_(
-    model: nn.Module, groups: Groups, dead: dict[Atom, Bool[Tensor, " units"]]
-) -> None:
-    tensors = dict(model.named_parameters(remove_duplicate=False))
-    keep = {atom: ~units for atom, units in dead.items()}
-    with torch.no_grad():
-        for place in {place for group in groups for place in group.axes}:
-            if place.is_parameter and not place.is_direction:
-                removed = (~mask(place.axis, keep)).nonzero().flatten()
-                tensor = tensors[place.tensor]
-                tensor.index_fill_(place.dim, removed.to(tensor.device), 0)
 
 
 def _fold_(

@@ -1,17 +1,39 @@
-"""What a model returns, and how far two returns are apart. Knows no groups or plans."""
+"""Run a model, and say how far two sets of outputs are apart.
+
+This is the only comparator and the only table of tolerances: `remove`, `compact`, the
+removals of a pruner and the checks of exported files all use it.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from diffprune._graph.trace import ExampleInputs, call_arguments, mode
 
-TOLERANCE: Final = {torch.float64: 1e-10, torch.float32: 1e-5}
-_COARSE_TOLERANCE: Final = 1e-2
+
+class Tolerance(NamedTuple):
+    """Largest relative gap between equal computations.
+
+    Attributes:
+        here: When torch computes both.
+        elsewhere: When another runtime, with kernels of its own, computes one of them.
+    """
+
+    here: float
+    elsewhere: float
+
+
+TOLERANCE: Final = {
+    torch.float64: Tolerance(1e-10, 1e-8),
+    torch.float32: Tolerance(1e-5, 1e-4),
+}
+_COARSE: Final = Tolerance(1e-2, 2e-2)
 
 
 class Gap(NamedTuple):
@@ -24,34 +46,85 @@ class Gap(NamedTuple):
 _FAR: Final = Gap(torch.inf, torch.inf)
 
 
-def outputs(model: nn.Module, inputs: ExampleInputs, *, seed: int = 0) -> list[Tensor]:
-    """All tensors and numbers the model returns in eval mode, flattened."""
-    args, kwargs = call_arguments(inputs)
-    with (
-        mode(model, training=False),
-        torch.no_grad(),
-        torch.random.fork_rng(devices=[]),
-    ):
-        torch.manual_seed(seed)
-        return tensors(model(*args, **kwargs))
+@dataclass(frozen=True)
+class Certificate:
+    """How far the smaller model is from the masked original, on the example inputs.
+
+    Attributes:
+        max_absolute: Largest difference of any output.
+        max_relative: The same, relative to the largest output.
+        dtype: Arithmetic the comparison was made in.
+    """
+
+    max_absolute: float
+    max_relative: float
+    dtype: str
+
+    def __str__(self) -> str:
+        return (
+            f"outputs differ by at most {self.max_absolute:.1e} absolute, "
+            f"{self.max_relative:.1e} relative ({self.dtype})"
+        )
 
 
-def tensors(tree: object) -> list[Tensor]:
-    """All tensors and numbers in nested lists, tuples and dicts."""
-    leaves = pytree.tree_leaves(tree)
-    return [
-        torch.as_tensor(leaf)
-        for leaf in leaves
-        if isinstance(leaf, Tensor | bool | int | float)
-    ]
+@dataclass(frozen=True)
+class Comparison:
+    """What came of comparing two sets of outputs.
+
+    Attributes:
+        gap: The largest gap of any pair.
+        dtype: The coarsest floating-point type among what was compared.
+        excess: The largest gap as a multiple of what the type of its own pair allows.
+    """
+
+    gap: Gap
+    dtype: torch.dtype
+    excess: float
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether every pair is as close as its own type allows."""
+        return self.excess <= 1
+
+    @property
+    def certificate(self) -> Certificate:
+        """The comparison as plain data."""
+        return Certificate(*self.gap, str(self.dtype).removeprefix("torch."))
 
 
-def largest_gap(expected: Sequence[Tensor], actual: Sequence[Tensor]) -> Gap:
-    """The largest gap of any pair; infinite if there are not equally many."""
+def compare(
+    expected: Sequence[Tensor],
+    actual: Sequence[Tensor],
+    *,
+    computed_in: Sequence[torch.dtype] | None = None,
+    elsewhere: bool = False,
+) -> Comparison:
+    """Compare outputs pair by pair, each pair with the tolerance of its own type.
+
+    Args:
+        expected: Outputs of the one model.
+        actual: Outputs of the other; another number of them is infinitely far.
+        computed_in: For each output the arithmetic behind it, from `arithmetic`, where
+            that may be coarser than its own type.
+        elsewhere: Whether another runtime than torch computed `actual`.
+
+    Examples:
+        >>> one, other = torch.tensor([1.0]), torch.tensor([1.005])
+        >>> compare([torch.tensor([3]), one], [torch.tensor([3]), other]).is_equal
+        False
+    """
+    types = computed_in or [output.dtype for output in expected]
+    floating = [dtype for dtype in types if dtype.is_floating_point]
+    coarsest = max(floating, key=_coarseness, default=torch.float64)
     if len(expected) != len(actual):
-        return _FAR
+        return Comparison(_FAR, coarsest, torch.inf)
     gaps = [gap(*pair) for pair in zip(expected, actual, strict=True)]
-    return Gap(*(max(column) for column in zip(Gap(0.0, 0.0), *gaps, strict=True)))
+    allowed = [tolerance(dtype, elsewhere=elsewhere) for dtype in types]
+    return Comparison(
+        Gap(*(max(column) for column in zip(Gap(0.0, 0.0), *gaps, strict=True))),
+        coarsest,
+        max((g.relative / a for g, a in zip(gaps, allowed, strict=True)), default=0.0),
+    )
 
 
 def gap(expected: Tensor, actual: Tensor) -> Gap:
@@ -81,25 +154,69 @@ def _scale(tensor: Tensor) -> float:
     return float(finite.max()) if finite.numel() else 0.0
 
 
-def tolerance(dtype: torch.dtype) -> float:
-    """How far apart equal computations in this arithmetic may be, relatively."""
-    return TOLERANCE.get(dtype, _COARSE_TOLERANCE)
+def tolerance(dtype: torch.dtype, *, elsewhere: bool = False) -> float:
+    """The largest relative gap of equal computations; nothing else has one.
+
+    Args:
+        dtype: The arithmetic. Integers are equal or infinitely far, whatever this says.
+        elsewhere: Whether another runtime than torch takes part.
+    """
+    double = {torch.complex128: torch.float64, torch.complex64: torch.float32}
+    found = TOLERANCE.get(double.get(dtype, dtype), _COARSE)
+    return found.elsewhere if elsewhere else found.here
 
 
-def coarsest_arithmetic(model: nn.Module, inputs: ExampleInputs) -> torch.dtype:
-    """The least precise floating-point type of any result inside the model.
+def _coarseness(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps
+
+
+Outputs: TypeAlias = list[Tensor]
+
+
+def outputs(model: nn.Module, inputs: ExampleInputs, *, seed: int = 0) -> Outputs:
+    """All tensors and numbers the model returns in eval mode, flattened."""
+    args, kwargs = call_arguments(inputs)
+    with (
+        mode(model, training=False),
+        torch.no_grad(),
+        torch.random.fork_rng(devices=[]),
+    ):
+        torch.manual_seed(seed)
+        return tensors(model(*args, **kwargs))
+
+
+def tensors(tree: object) -> Outputs:
+    """All tensors and numbers in nested lists, tuples and dicts."""
+    leaves = pytree.tree_leaves(tree)
+    return [
+        torch.as_tensor(leaf)
+        for leaf in leaves
+        if isinstance(leaf, Tensor | bool | int | float)
+    ]
+
+
+def arithmetic(model: nn.Module, inputs: ExampleInputs) -> list[torch.dtype]:
+    """For each of the `outputs`, the least precise type it was computed through.
 
     A model in double precision may still cast to float32 here and there.
     """
-    with _SeenTypes() as seen:
-        outputs(model, inputs)
-    return max(seen.dtypes, key=lambda dtype: torch.finfo(dtype).eps)
+    with _Precision() as precision:
+        returned = outputs(model, inputs)
+    return [precision.of(tensor) for tensor in returned]
 
 
-class _SeenTypes(TorchDispatchMode):
+class _Precision(TorchDispatchMode):
+    """Follows, from op to op, the coarsest type behind every tensor."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.dtypes = {torch.float64}
+        self._behind = WeakTensorKeyDictionary()
+
+    def of(self, tensor: Tensor) -> torch.dtype:
+        """The coarsest type that a tensor has, or was computed through."""
+        own = tensor.dtype if tensor.is_floating_point() else torch.float64
+        behind: torch.dtype = self._behind.get(tensor) or own
+        return max(own, behind, key=_coarseness)
 
     def __torch_dispatch__(
         self,
@@ -110,19 +227,13 @@ class _SeenTypes(TorchDispatchMode):
     ) -> Any:  # noqa: ANN401 - whatever the op returns
         del types
         result = func(*args, **(kwargs or {}))
-        found = (
-            leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)
-        )
-        self.dtypes |= {leaf.dtype for leaf in found if leaf.is_floating_point()}
+        seen = [
+            leaf
+            for leaf in pytree.tree_leaves((args, kwargs, result))
+            if isinstance(leaf, Tensor)
+        ]
+        coarsest = max(map(self.of, seen), key=_coarseness, default=torch.float64)
+        made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
+        for tensor in made:  # what an op changes in place, it returns
+            self._behind[tensor] = coarsest
         return result
-
-
-def doubled(inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as nested as given
-    """The inputs with every floating-point tensor in double precision."""
-
-    def double(leaf: object) -> object:
-        if isinstance(leaf, Tensor) and leaf.is_floating_point():
-            return leaf.double()
-        return leaf
-
-    return pytree.tree_map(double, inputs)

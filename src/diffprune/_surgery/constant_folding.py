@@ -6,6 +6,7 @@ can say it for all: its constant times other weights.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,6 @@ from diffprune._core.types import Bool, Float
 from diffprune._graph.axes import Atom, Axis, mask
 from diffprune._graph.trace import ExampleInputs
 from diffprune._surgery.compare import outputs
-from diffprune._surgery.hooks import hooked
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,9 @@ def watch(
     """Run the model once and note what each layer was given, if always the same."""
     seen: dict[str, Tensor] = {}
     modules = {name: model.get_submodule(name) for name in layers}
-    with hooked(_note(seen, name, module) for name, module in modules.items()):
+    with ExitStack() as hooks:
+        for name, module in modules.items():
+            hooks.enter_context(_note(seen, name, module))
         outputs(model, inputs)
     return {
         name: Reader(modules[name], layers[name], seen[name])  # pyright: ignore[reportArgumentType] - only such layers are watched

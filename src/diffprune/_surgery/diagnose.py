@@ -1,19 +1,26 @@
-"""The first module where a smaller model disagrees. Knows hooks, axes and masks."""
+"""Say where, and why, a smaller model computes something else.
+
+Two models and inputs go in; the path of the first module that returns something else
+comes out, or a number in the code of the model that changed with a width.
+"""
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any, TypeAlias
 
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Bool
 from diffprune._graph import Groups
 from diffprune._graph.axes import mask as axis_mask
-from diffprune._graph.trace import ExampleInputs
-from diffprune._surgery.compare import largest_gap, outputs, tensors
-from diffprune._surgery.hooks import hooked
+from diffprune._graph.infer import where
+from diffprune._graph.trace import ExampleInputs, trace
+from diffprune._surgery.compare import compare, outputs, tensors
+from diffprune.errors import DiffpruneError
 
 Visit: TypeAlias = tuple[str, int]
 """A module's path, and how often it had been called before."""
@@ -36,7 +43,9 @@ class Record:
 def record(model: nn.Module, inputs: ExampleInputs) -> Record:
     """Run the model and write down what each of its modules returns."""
     found = Record()
-    with hooked(_handles(model, found)), suppress(Exception):
+    with ExitStack() as hooks, suppress(Exception):
+        for handle in _handles(model, found):
+            hooks.enter_context(handle)
         outputs(model, inputs)
     return found
 
@@ -61,7 +70,7 @@ def first_disagreement(
         if visit in kept or visit not in actual.returned:
             selected = _select(returned, kept.get(visit, ()))
             found = actual.returned.get(visit, [])
-            if largest_gap(selected, found).relative > tolerance:
+            if compare(selected, found).gap.relative > tolerance:
                 return visit[0]
     return None
 
@@ -106,3 +115,31 @@ def _notes(path: str, found: Record) -> tuple[Any, Any]:
         calls += 1
 
     return enter, leave
+
+
+def changed_number(
+    one: nn.Module, other: nn.Module, inputs: ExampleInputs
+) -> str | None:
+    """Say which floating-point argument of an op is not the same in both models.
+
+    Python does not let an integer see that a float is divided by it: `2.0 / x.shape[1]`
+    escapes the analysis. When a removal fails because of it, two traces show it.
+    """
+    with suppress(DiffpruneError):
+        graphs = [trace(model, inputs)[0].graph for model in (one, other)]
+        pairs = zip(*(graph.nodes for graph in graphs), strict=False)
+        return next(filter(None, starmap(_difference, pairs)), None)
+    return None
+
+
+def _difference(one: fx.Node, other: fx.Node) -> str | None:
+    pairs = zip(_floats(one), _floats(other), strict=False)
+    for before, after in pairs:
+        if one.target == other.target and before != after:
+            return f"{before:.4g} becomes {after:.4g} in {where(one)}"
+    return None
+
+
+def _floats(node: fx.Node) -> list[float]:
+    leaves = pytree.tree_leaves((node.args, node.kwargs))
+    return [leaf for leaf in leaves if isinstance(leaf, float)]

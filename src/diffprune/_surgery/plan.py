@@ -14,6 +14,7 @@ from torch import Tensor
 from diffprune._core.types import Bool, Float
 from diffprune._graph import Groups
 from diffprune._graph.axes import Atom, count, mask as axis_mask
+from diffprune._surgery.compare import Certificate
 from diffprune._surgery.keep_masks import checked
 from diffprune._surgery.replacement_modules import Stub
 from diffprune.errors import ArgumentError
@@ -22,27 +23,6 @@ Indices = tuple[int, ...]
 KeyT = TypeVar("KeyT")
 ItemT = TypeVar("ItemT")
 VERSION: Final = 1
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """How far the smaller model is from the masked original, on the example inputs.
-
-    Attributes:
-        max_absolute: Largest difference of any output.
-        max_relative: The same, relative to the largest output.
-        dtype: Arithmetic the comparison was made in.
-    """
-
-    max_absolute: float
-    max_relative: float
-    dtype: str
-
-    def __str__(self) -> str:
-        return (
-            f"outputs differ by at most {self.max_absolute:.1e} absolute, "
-            f"{self.max_relative:.1e} relative ({self.dtype})"
-        )
 
 
 @dataclass(frozen=True)

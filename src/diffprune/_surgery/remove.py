@@ -1,21 +1,21 @@
 """Remove units from a model: plan, apply, verify. Knows no criterion."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 
+from diffprune._choice import Refit, refit_
 from diffprune._core.types import Bool, Float
 from diffprune._graph import Groups, PruneGroup, find_groups
 from diffprune._graph.trace import ExampleInputs
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import certify, mask
+from diffprune._surgery.equivalence import cast_like_, certify, in_double, mask
 from diffprune._surgery.keep_masks import at_least_one, checked, nothing_left
 from diffprune._surgery.plan import Plan, plan_removal
-from diffprune._surgery.precision import cast_like_, in_double
 from diffprune._surgery.vanish import vanish_
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -23,10 +23,17 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 @dataclass(frozen=True)
 class Removal(Generic[ModuleT]):
-    """A smaller model, and the plan, with its certificate, that led to it."""
+    """A smaller model, and the plan, with its certificate, that led to it.
+
+    Attributes:
+        model: The smaller model.
+        plan: What was removed; its certificate is about the model before any refit.
+        refit: What was fitted again after that, if anything was.
+    """
 
     model: ModuleT
     plan: Plan
+    refit: Refit | None = None
 
 
 def remove(
@@ -37,6 +44,7 @@ def remove(
     round_to: int = 1,
     min_units: int = 1,
     scores: Mapping[str, Float[Tensor, " units"]] | None = None,
+    refit: Iterable[ExampleInputs] | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> ModuleT:
     """Return a smaller model of the same class without the units that are not kept.
@@ -53,6 +61,10 @@ def remove(
         min_units: Every cut group keeps at least so many units, or all it has.
         scores: By group, what each unit is worth: which of the removed units stay after
             all where these two ask for more. Without scores the first ones do.
+        refit: Batches of inputs, each like `example_inputs`. After the removal has been
+            checked, the layers that read removed units are fitted, by least squares, to
+            return what they returned in the original for these inputs, and the running
+            statistics of norms are estimated again. A few hundred examples are enough.
         options: Passed to `find_groups`.
 
     Raises:
@@ -79,7 +91,7 @@ def remove(
         scores=scores,
         may_vanish=True,
     )
-    return removal(model, example_inputs, groups, wide).model
+    return removal(model, example_inputs, groups, wide, refit=refit).model
 
 
 def removal(
@@ -87,6 +99,8 @@ def removal(
     example_inputs: ExampleInputs,
     groups: Groups,
     keep: Mapping[str, Bool[Tensor, " units"]],
+    *,
+    refit: Iterable[ExampleInputs] | None = None,
 ) -> Removal[ModuleT]:
     """Like `remove`, with groups found before, and the plan beside the model."""
     keep = checked(groups, keep, may_vanish=True)
@@ -102,7 +116,11 @@ def removal(
     kept = partial(layout, groups, keep)
     certificate = certify(masked, small, example_inputs, kept=kept)
     cast_like_(small, model)
-    return Removal(small, replace(plan, certificate=certificate))
+    plan = replace(plan, certificate=certificate)
+    if refit is None:
+        return Removal(small, plan)
+    read = {place.tensor for group in groups for place in group.axes if place.is_read}
+    return Removal(small, plan, refit_(small, model, plan.tensors, refit, read=read))
 
 
 def _check_gone(emptied: Sequence[PruneGroup], plan: Plan) -> None:

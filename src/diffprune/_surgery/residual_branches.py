@@ -5,6 +5,7 @@ model: what is reached only through something that is always zero is not needed.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -18,7 +19,6 @@ from diffprune._graph.infer import functional_op
 from diffprune._graph.silence import Silencer
 from diffprune._graph.trace import ExampleInputs
 from diffprune._surgery.compare import outputs
-from diffprune._surgery.hooks import hooked
 from diffprune._surgery.replacement_modules import Stub
 
 aten = torch.ops.aten
@@ -130,7 +130,9 @@ def call_shapes(model: nn.Module, inputs: ExampleInputs) -> dict[str, Shapes]:
         return module.register_forward_hook(hook, with_kwargs=True)
 
     named = [(path, module) for path, module in model.named_modules() if path]
-    with hooked(note(path, module) for path, module in named):
+    with ExitStack() as hooks:
+        for path, module in named:
+            hooks.enter_context(note(path, module))
         outputs(model, inputs)
     return {p: s for p, (s, *more) in calls.items() if s is not None and not more}
 

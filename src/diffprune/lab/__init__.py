@@ -1,6 +1,9 @@
-"""One training loop, what goes into it, and the folder that comes out of it."""
+"""The workbench: one training loop, run folders, comparison, sweeps and reports.
 
-from diffprune.lab.runs.records import Epoch as Epoch, Run as Run, read_run as read_run
-from diffprune.lab.training.loop import train as train
-from diffprune.lab.training.recipe import GateSettings as GateSettings, Recipe as Recipe
-from diffprune.lab.training.task import Task as Task
+Names are imported when they are first used, because `diffprune --help` should not have
+to wait for torch. Which names there are is written in `__init__.pyi`.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

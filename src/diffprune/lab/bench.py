@@ -1,4 +1,4 @@
-"""What a run's networks cost on this machine: seconds, memory, bytes; trains nothing.
+"""Measure a run's networks on this machine: seconds, memory, bytes.
 
 *dense* is the network at full width, *gated* the same with its gates, which is what
 methods that only mask leave, and *small* is what came out.

@@ -1,4 +1,4 @@
-"""Images with their labels, whole in memory and in batches; knows no data set."""
+"""Images with their labels, whole in memory, split, and in batches."""
 
 import math
 from collections.abc import Callable, Iterator

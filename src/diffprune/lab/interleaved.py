@@ -1,4 +1,4 @@
-"""Several calls timed against one another; knows nothing of what they do."""
+"""Time several calls in turn, so that their ratios hold on a busy machine."""
 
 import statistics
 import time

@@ -6,8 +6,8 @@ from diffprune.lab.cli import app
 TASK = """
 import torch
 from torch import nn
-from diffprune.experiment import Task
-from diffprune.recipes.examples import Batches, Examples
+from diffprune.lab import Task
+from diffprune.lab.image_batches import Batches, Examples
 
 def task(recipe):
     x = torch.rand(32, 3)

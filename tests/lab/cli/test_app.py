@@ -11,7 +11,7 @@ from diffprune.lab.cli import app
 COMMANDS = [command.callback.__name__ for command in app.registered_commands]
 SCRIPT = """
 import sys
-from diffprune.cli import app
+from diffprune.lab.cli import app
 for line in sys.argv[1:]:
     try: app(line.split())
     except SystemExit as end: assert not end.code

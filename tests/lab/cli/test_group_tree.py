@@ -4,7 +4,7 @@ from rich.console import Console
 from torch import nn
 
 from diffprune._graph import find_groups
-from diffprune.lab.cli.group_tree import view
+from diffprune.lab.cli.group_tree import outline, view
 
 
 @pytest.fixture(scope="module")
@@ -38,3 +38,27 @@ def test_groups_with_one_reason_to_be_frozen_share_a_line():
         if isinstance(line, str) and "6 units" in line
     ]
     assert line == "frozen: a, b (6 units)"
+
+
+@pytest.mark.parametrize(
+    ("names", "lines"),
+    [
+        ([], []),
+        (["a"], ["a"]),
+        (["a.b.c"], ["a.b.c"]),
+        (["a.b", "a.c"], ["a", "├─ b", "└─ c"]),
+        (["a", "a.b"], ["a", "└─ b"]),
+        (
+            ["x.0.p", "x.0.q", "x.1.p", "y"],
+            ["x", "├─ 0", "│  ├─ p", "│  └─ q", "└─ 1.p", "y"],
+        ),
+    ],
+)
+def test_what_names_have_in_common_is_said_once(names, lines):
+    assert [line for line, _ in outline(names)] == lines
+
+
+def test_every_name_has_its_line():
+    names = ["x.0.p", "x.0.q", "x.0", "y"]
+    found = [name for _, name in outline(names) if name is not None]
+    assert sorted(found) == sorted(names)

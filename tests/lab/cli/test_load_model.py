@@ -54,7 +54,7 @@ def test_a_model_that_is_already_made(file):
 
 
 def test_a_factory_in_a_module():
-    assert load_target("paper.models.lenet5:LeNet5").model.fc2.out_features == 10
+    assert load_target("diffprune.lab.digits:LeNet5").model.fc2.out_features == 10
 
 
 @pytest.mark.usefixtures("zoos")

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from diffprune.lab.report import write_report
+from diffprune.lab.report import Reference, write_report
 
 PHONE, DESKTOP = 390, 1280
 
@@ -12,13 +12,17 @@ PHONE, DESKTOP = 390, 1280
 @pytest.fixture(scope="module")
 def html(write_run, tmp_path_factory):
     root = tmp_path_factory.mktemp("runs")
-    task = "paper.lenet5_tasks:lenet5_mnist"
     runs = [
-        write_run(root / "full", gates={}, task=task),
-        write_run(root / "<b>small", task=task),
-        write_run(root / "other", epochs=3, task=task),
+        write_run(root / "full", gates={}),
+        write_run(root / "<b>small"),
+        write_run(root / "other", epochs=3),
     ]
-    return write_report(runs, root / "report.html", measure=False)
+    references = [
+        Reference(label="theirs", error=1.0, macs=153_376, parameters=2_751),
+        Reference(label="the <i>paper", error=2.0, macs=9_999, parameters=9, group="p"),
+    ]
+    out = root / "report.html"
+    return write_report(runs, out, references=references, measure=False)
 
 
 @pytest.fixture

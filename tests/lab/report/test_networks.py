@@ -1,12 +1,12 @@
 import pytest
 
 from diffprune.lab.report.networks import Network, dense_network, network, ratio
-from diffprune.lab.report.sources import read_sources
+from diffprune.lab.runs.records import read_runs
 
 
 def test_a_finished_run_is_what_its_summary_says(make_run):
-    (source,) = read_sources([make_run("small")])
-    assert network(source, 0.5) == Network(
+    (run,) = read_runs([make_run("small")])
+    assert network(run, 0.5) == Network(
         name="small",
         error=4.0,
         parameters=10_000,
@@ -18,24 +18,22 @@ def test_a_finished_run_is_what_its_summary_says(make_run):
 
 
 def test_an_unfinished_run_is_what_its_last_epoch_says(make_run):
-    (source,) = read_sources([make_run("young", epochs=2, finished=False)])
-    found = network(source, None)
+    (run,) = read_runs([make_run("young", epochs=2, finished=False)])
+    found = network(run, None)
     assert (found.error, found.parameters, found.macs) == (8.0, 20_000, 1_000_000)
     assert found.file_size is None
 
 
 def test_a_trained_dense_run_goes_before_a_rebuilt_network(make_run):
-    sources = read_sources([make_run("full", gates={}), make_run("small")])
+    runs = read_runs([make_run("full", gates={}), make_run("small")])
     rebuilt = Network(name="dense", macs=7, seconds=1.5, widths={"conv1": 20})
-    found = dense_network(sources, rebuilt)
+    found = dense_network(runs, rebuilt)
     assert (found.name, found.error, found.macs) == ("dense", 4.0, 2_000_000)
     assert (found.seconds, found.widths) == (1.5, {"conv1": 20})
 
 
 def test_without_either_nothing_is_known(make_run):
-    assert dense_network(read_sources([make_run("small")]), None) == Network(
-        name="dense"
-    )
+    assert dense_network(read_runs([make_run("small")]), None) == Network(name="dense")
 
 
 @pytest.mark.parametrize(

@@ -2,38 +2,38 @@ import pytest
 
 from diffprune.lab.report import rows as frames
 from diffprune.lab.report.networks import Network
-from diffprune.lab.report.sources import read_sources
+from diffprune.lab.runs.records import read_runs
 
 
 @pytest.fixture
-def sources(make_run):
-    return read_sources([make_run("full", gates={}), make_run("small")])
+def runs(make_run):
+    return read_runs([make_run("full", gates={}), make_run("small")])
 
 
-def test_there_is_a_row_for_every_epoch(sources):
-    rows = frames.epoch_rows(sources)
+def test_there_is_a_row_for_every_epoch(runs):
+    rows = frames.epoch_rows(runs)
     assert [(row["run"], row["epoch"]) for row in rows] == [
         (run, epoch) for run in ("full", "small") for epoch in (1, 2, 3, 4)
     ]
     assert rows[-1]["says"] == "small: 4.00 % error, 4-10-100, 500k MACs"
 
 
-def test_pace_is_processor_time_per_step(sources):
-    assert frames.pace_title(sources) == "Processor time per step, ms"
-    assert frames.epoch_rows(sources)[1]["pace"] == pytest.approx(1250 / 30)
+def test_pace_is_processor_time_per_step(runs):
+    assert frames.pace_title(runs) == "Processor time per step, ms"
+    assert frames.epoch_rows(runs)[1]["pace"] == pytest.approx(1250 / 30)
 
 
 def test_old_records_know_no_steps(make_run):
     folder = make_run("old")
     metrics = folder / "metrics.jsonl"
     metrics.write_text(metrics.read_text().replace('"steps": 30', '"steps": 0'))
-    sources = read_sources([folder])
-    assert frames.pace_title(sources) == "Time per epoch, s"
-    assert frames.epoch_rows(sources)[1]["pace"] == 1.5
+    runs = read_runs([folder])
+    assert frames.pace_title(runs) == "Time per epoch, s"
+    assert frames.epoch_rows(runs)[1]["pace"] == 1.5
 
 
-def test_widths_are_shares_of_what_there_was(sources):
-    rows = frames.width_rows(sources[1:], {"conv1": 20, "conv2": 50, "fc1": 500})
+def test_widths_are_shares_of_what_there_was(runs):
+    rows = frames.width_rows(runs[1:], {"conv1": 20, "conv2": 50, "fc1": 500})
     last = {row["gate"]: (row["units"], row["share"]) for row in rows[-3:]}
     assert last == {"conv1": (4, 0.2), "conv2": (10, 0.2), "fc1": (100, 0.2)}
 
@@ -51,15 +51,15 @@ def test_bars_are_as_long_as_roots():
     )
 
 
-def test_histograms_count_every_unit_once(sources):
-    rows = frames.gate_rows(sources, ["fc1"])
+def test_histograms_count_every_unit_once(runs):
+    rows = frames.gate_rows(runs, ["fc1"])
     assert {row["gate"] for row in rows} == {"fc1"}
     for epoch, units in ((1, 250), (4, 100)):
         assert sum(row["count"] for row in rows if row["epoch"] == epoch) == units
 
 
-def test_probabilities_are_summed_up(sources):
-    *_, last = frames.probability_rows(sources, "conv1")
+def test_probabilities_are_summed_up(runs):
+    *_, last = frames.probability_rows(runs, "conv1")
     assert last == {
         "run": "small",
         "epoch": 4,
@@ -84,8 +84,8 @@ def test_a_probability_of_one_is_in_the_last_bin():
 
 
 def test_long_runs_have_no_more_columns_than_can_be_seen(make_run):
-    (source,) = read_sources([make_run("long", epochs=150, gates={"fc": 4})])
-    rows = frames.gate_rows([source], ["fc"])
+    (run,) = read_runs([make_run("long", epochs=150, gates={"fc": 4})])
+    rows = frames.gate_rows([run], ["fc"])
     starts = sorted({row["epoch"] for row in rows})
     assert len(starts) == 50
     assert starts[1:] == [row + 3 for row in starts[:-1]]

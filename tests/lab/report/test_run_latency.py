@@ -2,14 +2,14 @@ import torch
 
 from diffprune.lab import Recipe, train
 from diffprune.lab.report.run_latency import measure
-from diffprune.lab.report.sources import read_sources
+from diffprune.lab.runs.records import read_runs
 
-DIGITS = "paper.lenet5_tasks:lenet5_digits"
+DIGITS = "diffprune.lab.digits:digits_task"
 TASK = """
 import torch
 from torch import nn
-from diffprune.experiment import Task
-from diffprune.recipes.examples import Batches, Examples
+from diffprune.lab import Task
+from diffprune.lab.image_batches import Batches, Examples
 
 def toy(recipe):
     inputs = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
@@ -30,7 +30,7 @@ def test_a_finished_run_is_rebuilt_and_timed(tmp_path):
     make_task, _ = load_task(f"{file}:toy")
     recipe = Recipe(name="toy", epochs=2, batch_size=8, strength=1e-1, remove_every=4)
     train(make_task, recipe, out=tmp_path / "run")
-    seen = measure(read_sources([tmp_path / "run"]))
+    seen = measure(read_runs([tmp_path / "run"]))
     assert "median of 31 rounds" in seen.note
     assert seen.dense.parameters == 4 * 16 + 16 + 16 * 2 + 2
     assert seen.dense.macs == 4 * 16 + 16 * 2
@@ -41,21 +41,21 @@ def test_a_finished_run_is_rebuilt_and_timed(tmp_path):
 
 def test_an_unfinished_run_has_a_network_before_training(make_run):
     state = torch.get_rng_state()
-    seen = measure(read_sources([make_run("digits", task=DIGITS, finished=False)]))
+    seen = measure(read_runs([make_run("digits", task=DIGITS, finished=False)]))
     assert torch.equal(torch.get_rng_state(), state)
     assert seen.note == "Latency is measured once a run is finished."
     assert (seen.dense.parameters, seen.dense.macs) == (431_080, 2_293_000)
-    assert list(seen.dense.widths.values()) == [20, 50, 800, 500]
+    assert list(seen.dense.widths.values()) == [20, 50, 500]
     assert seen.dense.file_size > 4 * 431_080
 
 
 def test_a_run_that_does_not_say_where_its_task_is(make_run):
-    seen = measure(read_sources([make_run("mine")]))
+    seen = measure(read_runs([make_run("mine")]))
     assert seen.note == "Latency: no run says where its task is written."
     assert seen.dense is None
 
 
 def test_a_task_that_is_gone_is_named(make_run):
-    seen = measure(read_sources([make_run("mine", task="gone.py:toy")]))
+    seen = measure(read_runs([make_run("mine", task="gone.py:toy")]))
     assert seen.note.startswith("Latency was not measured: there is no file")
     assert "gone.py" in seen.note

@@ -3,7 +3,7 @@ import pytest
 from diffprune.lab import Recipe
 from diffprune.lab.report import text as words
 from diffprune.lab.report.networks import Network
-from diffprune.lab.report.sources import read_sources
+from diffprune.lab.runs.records import read_runs
 
 DENSE = Network(name="dense", error=2.0, parameters=40_000, macs=2_000_000)
 SMALL = Network(name="small", error=2.0, parameters=10_000, macs=500_000, seconds=1e-3)
@@ -42,7 +42,7 @@ def test_what_was_asked_and_how_far_it_is(make_run):
         make_run("d", recipe=Recipe(name="d", epochs=4, budget={"macs": 0.3})),
         make_run("e", recipe=Recipe(name="e", epochs=4, strength={"conv*": 1e-3})),
     ]
-    asked = [words.asked(source) for source in read_sources(folders)]
+    asked = [words.asked(run) for run in read_runs(folders)]
     assert asked == [
         "Asked for: sigmoid gates with strength 0.0001, 4 epochs, seed 0.",
         "Asked for: sigmoid gates with strength 1e-05, 9 epochs, 4 so far, seed 0.",

@@ -5,7 +5,7 @@ import pytest
 
 from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab import Recipe
-from diffprune.lab.report import write_report
+from diffprune.lab.report import Reference, write_report
 
 pytestmark = pytest.mark.usefixtures("no_vega")
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -40,12 +40,28 @@ def test_hostile_names_stay_text(make_run, tmp_path, field):
     assert html.count("</script>") == 3
 
 
-def test_published_points_are_for_their_own_task(make_run, tmp_path):
-    task = "paper.lenet5_tasks:lenet5_mnist"
-    mnist = write_report([make_run("m", task=task)], tmp_path / "m.html", measure=False)
-    other = write_report([make_run("o")], tmp_path / "o.html", measure=False)
-    assert "BC-GHS" in mnist.read_text()
-    assert "BC-GHS" not in other.read_text()
+def test_references_stand_beside_the_runs(make_run, tmp_path):
+    theirs = Reference(
+        label="BC-GHS", error=1.0, macs=153_376, parameters=2_751, note="a paper"
+    )
+    run = make_run("m")
+    beside = write_report([run], tmp_path / "m.html", references=[theirs])
+    alone = write_report([run], tmp_path / "o.html")
+    assert "BC-GHS" in beside.read_text()
+    assert "The tables say where the numbers of others stand." in beside.read_text()
+    assert 'id="front-macs"' not in alone.read_text()
+
+
+def test_a_report_needs_a_run(tmp_path):
+    with pytest.raises(ArgumentError, match="at least one run folder, got none"):
+        write_report([], tmp_path / "report.html")
+
+
+def test_a_run_without_an_epoch_has_nothing_to_report(make_run, tmp_path):
+    folder = make_run("young", epochs=1, finished=False)
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(ArgumentError, match="young` has not finished an epoch"):
+        write_report([folder], tmp_path / "report.html")
 
 
 def test_several_runs_are_compared(make_run, tmp_path):

@@ -12,8 +12,8 @@ SOURCE = """
 import torch
 from torch import nn
 import diffprune as dp
-from diffprune.experiment import Task
-from diffprune.recipes.examples import Batches, Examples
+from diffprune.lab import Task
+from diffprune.lab.image_batches import Batches, Examples
 
 def task(recipe):
     x = torch.randn(64, 4)

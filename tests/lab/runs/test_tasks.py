@@ -1,8 +1,7 @@
 import pytest
 
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.lab.runs.tasks import load_task
-from paper.lenet5_tasks import BUILTIN
+from diffprune.lab.runs.tasks import BUILTIN, load_task
 
 SOURCE = """
 from torch import nn
@@ -36,7 +35,7 @@ def test_a_function_in_a_file_is_a_task(file):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("lenet6", "no task is called `lenet6`; there are `lenet5-mnist`"),
+        ("lenet6", "no task is called `lenet6`; there are `digits`"),
         ("{file}:yours", "has no function `yours`; it has `mine`"),
         ("{file}:other", "has no function `other`"),
         ("nowhere.py:mine", "there is no file `nowhere.py`"),

@@ -38,7 +38,7 @@ def test_what_failed_is_tried_again(tmp_path):
 def test_the_work_of_a_process_that_died_is_taken_over(tmp_path):
     work = f"""
 from pathlib import Path
-from diffprune.sweep.study import Study
+from diffprune.lab.sweeps.study import Study
 study = Study(Path({str(tmp_path)!r}))
 study.add(["a"])
 assert study.take()[1] == "a"

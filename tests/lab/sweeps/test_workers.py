@@ -10,8 +10,8 @@ pytest.importorskip("optuna")
 TASK = """
 import torch
 from torch import nn
-from diffprune.experiment import Task
-from diffprune.recipes.examples import Batches, Examples
+from diffprune.lab import Task
+from diffprune.lab.image_batches import Batches, Examples
 
 
 def make(recipe):

@@ -2,7 +2,7 @@ import pytest
 from rich.console import Console
 
 from diffprune.lab.runs.records import Epoch
-from diffprune.lab.training.progress_bar import progress_bars, short
+from diffprune.lab.training.progress_bar import progress_bars
 
 
 def epoch(**changes) -> Epoch:
@@ -35,18 +35,10 @@ def test_many_gates_are_summed_up(console):
     with progress_bars(console, ["wrn"], epochs=1) as bars:
         bars["wrn"](epoch(effective={str(n): 100 for n in range(24)}))
     (line,) = console.export_text().strip().splitlines()
-    assert "2,400 units" in line
+    assert "2,400 in 24 gates" in line
 
 
 def test_no_bar_without_news(console):
     with progress_bars(console, ["dense", "pruned"], epochs=1):
         pass
     assert console.export_text().strip() == ""
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [(999, "999"), (1_000, "1.00k"), (99_949, "99.9k"), (5_243_328_768, "5.24G")],
-)
-def test_numbers_are_short(number, text):
-    assert short(number) == text

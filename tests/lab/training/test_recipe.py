@@ -5,7 +5,7 @@ import pytest
 
 from diffprune.errors import ArgumentError
 from diffprune.lab import GateSettings, Recipe
-from paper.lenet5_tasks import digits_sigmoid, table1_sigmoid, table1_softmax
+from diffprune.lab.digits import digits_recipe
 
 SHORT = Recipe(name="short", epochs=10)
 
@@ -13,9 +13,9 @@ SHORT = Recipe(name="short", epochs=10)
 @pytest.mark.parametrize(
     "recipe",
     [
-        table1_softmax(1),
-        table1_sigmoid(2),
-        digits_sigmoid(),
+        digits_recipe(2),
+        replace(SHORT, gate=GateSettings(u="softmax", dropout=0.5)),
+        replace(SHORT, strength={"conv*": 1e-5, "fc": 2e-5}),
         replace(SHORT, decay="steps", decay_after=(3, 6), strength=None),
     ],
 )

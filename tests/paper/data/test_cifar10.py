@@ -1,11 +1,52 @@
+import json
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from paper.data.cifar10 import FILES, augment, load_cifar10, normalise
-from paper.data.fetch import cache_folder
+from paper.data.cifar10 import CIFAR10, augment, load_cifar10, normalise
+from paper.data.download import cache_folder
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
+
+
+LABELS = np.arange(12, dtype=np.uint8) % 10
+BATCHES = {
+    name: slice(2 * n, 2 * n + 2)
+    for n, name in enumerate([f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"])
+}
+EXPECTED = {
+    "train_images": IMAGES[:10], "train_labels": LABELS[:10],
+    "test_images": IMAGES[10:], "test_labels": LABELS[10:],
+}  # fmt: skip
+
+
+def _write_binary(folder):
+    for name, chosen in BATCHES.items():
+        planes = IMAGES[chosen].transpose(0, 3, 1, 2).reshape(2, -1)
+        records = np.concatenate([LABELS[chosen][:, None], planes], axis=1)
+        records.tofile(folder / f"{name}.bin")
+
+
+def _write_png(folder):
+    for name, chosen in BATCHES.items():
+        rows = IMAGES[chosen].reshape(2, 32 * 32, 3)
+        Image.fromarray(rows).save(folder / f"{name}.png")
+    for part in ("train", "test"):
+        labels = EXPECTED[f"{part}_labels"].tolist()
+        (folder / f"{part}_lables.json").write_text(json.dumps(labels))
+
+
+@pytest.mark.parametrize(("write", "source"), [(_write_binary, 0), (_write_png, 1)])
+def test_both_formats_give_the_same_arrays(tmp_path, write, source):
+    write(tmp_path)
+    files = {path.name: path for path in tmp_path.iterdir()}
+    found = CIFAR10.sources[source].decode(files)
+    assert set(found) == set(EXPECTED)
+    for name, expected in EXPECTED.items():
+        assert found[name].dtype == np.uint8
+        assert np.array_equal(found[name], expected)
 
 
 def test_normalised_images_have_the_scale_of_the_data_set():
@@ -37,7 +78,7 @@ def test_augmentation_mirrors_half_and_uses_every_shift():
 
 @pytest.mark.slow
 def test_cifar10_is_whole():
-    if FILES.faults(cache_folder() / FILES.name):
+    if not (cache_folder() / "cifar10.npz").exists():
         pytest.skip("NOT TESTED ON REAL DATA: CIFAR-10 is not in the cache")
     data = load_cifar10()
     assert data.train.images.shape == (50_000, 3, 32, 32)

@@ -1,4 +1,4 @@
-"""The command line: arguments in, messages out; the work is done elsewhere.
+"""The command line: arguments in, messages out.
 
 One file per command, put together in `app`. Importing torch takes seconds, so commands
 import what they run, and `--help` does not.

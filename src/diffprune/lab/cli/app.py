@@ -1,19 +1,18 @@
-"""All commands in one program; each is written in its own file."""
+"""The `diffprune` program: all commands, each written in a file of its own."""
 
 from typing import Annotated
 
 import typer
 
-from diffprune.lab.cli.bench_command import EXAMPLES as BENCH, bench
-from diffprune.lab.cli.compare_command import EXAMPLES as COMPARE, compare
-from diffprune.lab.cli.demo_command import EXAMPLES as DEMO, demo
-from diffprune.lab.cli.export_command import EXAMPLES as EXPORT, export
-from diffprune.lab.cli.inspect_command import EXAMPLES as INSPECT, inspect
-from diffprune.lab.cli.output import EXIT_CODES, examples
-from diffprune.lab.cli.report_command import EXAMPLES as REPORT, report
-from diffprune.lab.cli.sweep_command import EXAMPLES as SWEEP, sweep
-from diffprune.lab.cli.train_command import EXAMPLES as TRAIN, train
-from paper.reproduce_command import EXAMPLES as REPRODUCE, reproduce
+from diffprune.lab.cli.bench_command import bench
+from diffprune.lab.cli.compare_command import compare
+from diffprune.lab.cli.demo_command import demo
+from diffprune.lab.cli.export_command import export
+from diffprune.lab.cli.inspect_command import inspect
+from diffprune.lab.cli.output import EXIT_CODES, epilog, examples
+from diffprune.lab.cli.report_command import report
+from diffprune.lab.cli.sweep_command import sweep
+from diffprune.lab.cli.train_command import train
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,9 +23,9 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer passes it so
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - slower than the rest
+        from diffprune import __version__  # noqa: PLC0415 - slower than the rest
 
-        typer.echo(f"diffprune {version('diffprune')}")
+        typer.echo(f"diffprune {__version__}")
         raise typer.Exit
 
 
@@ -46,12 +45,5 @@ def main(
     """Neural networks that get smaller while they train."""
 
 
-app.command(epilog=DEMO)(demo)
-app.command(epilog=INSPECT)(inspect)
-app.command(epilog=TRAIN)(train)
-app.command(epilog=SWEEP)(sweep)
-app.command(epilog=COMPARE)(compare)
-app.command(epilog=BENCH)(bench)
-app.command(epilog=EXPORT)(export)
-app.command(epilog=REPORT)(report)
-app.command(epilog=REPRODUCE)(reproduce)
+for _command in (demo, inspect, train, sweep, compare, bench, export, report):
+    app.command(epilog=epilog(_command))(_command)

@@ -1,25 +1,25 @@
-"""`diffprune bench`: what the networks of a run cost here; measured in `experiment`."""
+"""`diffprune bench`: what the networks of a run cost on this machine."""
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun
-from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
+from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
+from diffprune.lab.formatting import file_size
 
 if TYPE_CHECKING:
     from diffprune.lab.bench import Measured
 
-EXAMPLES: Final = examples(
+
+@with_examples(
     "diffprune bench runs/mine",
     "diffprune bench runs/mine --batch 64 --compile",
     "diffprune bench runs/mine --json | jq '.[] | [.network, .engine, .ratio]'",
 )
-
-
 def bench(
     run: RunFolder,
     *,
@@ -69,11 +69,7 @@ def _table(found: Sequence["Measured"]) -> Table:
             f"{1e3 * measured.seconds:.3g}",
             f"{measured.ratio:.3f}",
             f"{low:.3f}-{high:.3f}",
-            "" if measured.memory is None else _bytes(measured.memory),
-            _bytes(measured.file_size),
+            "" if measured.memory is None else file_size(measured.memory),
+            file_size(measured.file_size),
         )
     return table
-
-
-def _bytes(count: int) -> str:
-    return f"{count / 1e6:.2f} MB" if count >= 1e6 else f"{count / 1e3:.1f} kB"

@@ -6,7 +6,7 @@ from typing import Final
 
 from diffprune._budget import Budget
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.lab.runs.import_spec import listed
+from diffprune.lab.formatting import listed
 
 NAMES: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
 

@@ -1,32 +1,33 @@
-"""`diffprune demo`: a network shrinks before one's eyes; the work is in `demo`."""
+"""`diffprune demo`: a network shrinks before one's eyes."""
 
 import time
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from diffprune.lab.cli.options import AsJson
 from diffprune.lab.cli.output import (
-    examples,
     said_plainly,
     say,
     screen,
     show,
     show_json,
+    with_examples,
 )
 
-EXAMPLES: Final = examples(
+
+@with_examples(
     "diffprune demo",
     "diffprune demo --seed 1 --out runs/other",
     "diffprune demo --json 2>/dev/null | jq .pruned.macs",
 )
-
-
 def demo(
     *,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0,
-    epochs: Annotated[int, typer.Option(help="Passes over the training digits.")] = 20,
+    epochs: Annotated[
+        int, typer.Option(min=1, help="Passes over the training digits.")
+    ] = 20,
     out: Annotated[
         Path, typer.Option(help="Directory for the results; earlier ones are replaced.")
     ] = Path("runs/demo"),
@@ -39,16 +40,16 @@ def demo(
     """
     start = time.perf_counter()
     say("LeNet-5 on handwritten digits: first dense, then with gates that close.")
-    from diffprune.lab.demo import demo_run as run, demo_view as view  # noqa: PLC0415 - imports torch
+    from diffprune.lab.demo import deliver, train_both  # noqa: PLC0415 - imports torch
     from diffprune.lab.training.progress_bar import progress_bars  # noqa: PLC0415
 
     bars = progress_bars(screen(), ["dense", "pruned"], epochs=epochs)
     with said_plainly():
         with bars as on_epoch:
-            run.train_both(out, seed=seed, epochs=epochs, on_epoch=on_epoch)
+            train_both(out, seed=seed, epochs=epochs, on_epoch=on_epoch)
         say("Saving the small network, exporting it, writing the report.")
-        summary = run.sum_up(out, start=start)
+        found = deliver(out, seconds=lambda: time.perf_counter() - start)
     if as_json:
-        show_json(summary.to_dict())
+        show_json(found.to_dict())
     else:
-        show(view.comparison(summary), view.proof(summary), view.whereabouts(summary))
+        show(*found.view())

@@ -1,4 +1,4 @@
-"""From `--input` to example inputs: names, types and shapes; knows no models."""
+"""Make example inputs from `--input`: names, types and shapes."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`diffprune export`: the network of a run for other programs; written elsewhere."""
+"""`diffprune export`: the network of a run as a file for other programs."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun
-from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
+from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 
 if TYPE_CHECKING:
     from diffprune.lab.runs.rebuild import Models
-
-EXAMPLES: Final = examples(
-    "diffprune export runs/mine --to onnx",
-    "diffprune export runs/mine --to pt2 --out small.pt2",
-    "diffprune export runs/mine --to safetensors --out small",
-)
 
 
 class Format(StrEnum):
@@ -28,6 +22,11 @@ class Format(StrEnum):
     SAFETENSORS = "safetensors"
 
 
+@with_examples(
+    "diffprune export runs/mine --to onnx",
+    "diffprune export runs/mine --to pt2 --out small.pt2",
+    "diffprune export runs/mine --to safetensors --out small",
+)
 def export(
     run: RunFolder,
     *,

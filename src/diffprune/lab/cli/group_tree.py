@@ -1,6 +1,7 @@
-"""Groups as a tree on a terminal and as JSON; finds none."""
+"""Show the groups of a model as a tree on a terminal, and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from typing import Any
 
 from rich.console import RenderableType
@@ -9,7 +10,6 @@ from rich.table import Table
 
 from diffprune._graph import FrozenAxis, Groups, PruneGroup
 from diffprune._graph.rule_api import SPATIAL
-from diffprune.lab.cli.tree import outline
 
 _FEW = 3
 
@@ -103,3 +103,40 @@ def _worth_saying(groups: Groups) -> list[FrozenAxis]:
 
 def _share(per_unit: int, group: PruneGroup, total: int) -> float:
     return per_unit * group.size / total if total else 0.0
+
+
+def outline(names: Iterable[str]) -> list[tuple[str, str | None]]:
+    """One line per name, under lines for what they have in common.
+
+    Returns:
+        Pairs of a line and the name it stands for; None for a line between.
+
+    Examples:
+        >>> for line, name in outline(["stem", "body.0.conv", "body.0.norm"]):
+        ...     print(f"{line:10} {name}")
+        stem       stem
+        body.0     None
+        ├─ conv    body.0.conv
+        └─ norm    body.0.norm
+    """
+    root: dict[str, Any] = {}
+    for name in names:
+        branch = root
+        for part in name.split("."):
+            branch = branch.setdefault(part, {})
+        branch[""] = name
+    return [line for part, below in root.items() for line in _block(part, below)]
+
+
+def _block(label: str, branch: dict[str, Any]) -> list[tuple[str, str | None]]:
+    """A branch as if it stood alone, with its twigs below it."""
+    while len(branch) == 1 and "" not in branch:
+        ((part, branch),) = branch.items()
+        label = f"{label}.{part}"
+    lines: list[tuple[str, str | None]] = [(label, branch.get(""))]
+    blocks = [_block(part, below) for part, below in branch.items() if part]
+    for block in blocks:
+        first, rest = ("└─ ", "   ") if block is blocks[-1] else ("├─ ", "│  ")
+        indents = chain([first], repeat(rest))
+        lines += [(f"{next(indents)}{line}", name) for line, name in block]
+    return lines

@@ -1,20 +1,19 @@
-"""`diffprune inspect`: what can be removed from a model; removes nothing."""
+"""`diffprune inspect`: what can be removed from a model, and what cannot and why."""
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from diffprune.lab.cli.options import AsJson, TaskOfRun
-from diffprune.lab.cli.output import examples, said_plainly, show, show_json
+from diffprune.lab.cli.output import said_plainly, show, show_json, with_examples
 
-EXAMPLES: Final = examples(
+
+@with_examples(
     "diffprune inspect mine.py:make_model --input 1,3,32,32",
     "diffprune inspect timm:resnet50",
     "diffprune inspect hf:path/to/folder --input input_ids=int64:2,16",
     "diffprune inspect runs/mine --json | jq '.groups[].units'",
 )
-
-
 def inspect(
     target: Annotated[
         str,

@@ -1,4 +1,4 @@
-"""From a TARGET to a model, and what it is usually called with; inspects nothing."""
+"""Make the model that a TARGET names, with example inputs where they are known."""
 
 import difflib
 import importlib
@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from diffprune._graph.trace import ExampleInputs
-from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.errors import ArgumentError, MissingPackageError, UnknownNameError
 from diffprune.lab.cli.example_inputs import parse_inputs
-from diffprune.lab.digits import MissingPackageError
-from diffprune.lab.runs.import_spec import find_callable, listed
+from diffprune.lab.formatting import listed
+from diffprune.lab.runs.import_spec import find_callable
 from diffprune.lab.runs.rebuild import rebuild
 
 _IMAGE: Final = (3, 224, 224)

@@ -1,19 +1,21 @@
-"""What every command says and how it ends; knows none of them.
+"""How every command speaks and ends: results, messages, errors, exit codes, examples.
 
 Results go to stdout, everything else to stderr.
 """
 
 import json
+import sysconfig
 import traceback
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
 
 from diffprune.errors import DiffpruneError
-from diffprune.lab.cli.user_traceback import own_part
 
 FAILED: Final = 1
 INTERRUPTED: Final = 130
@@ -21,11 +23,31 @@ EXIT_CODES: Final = (
     "Exit codes: 0 done; 1 it could not be done, and stderr says why; "
     "2 the command was misspelt; 130 interrupted."
 )
+_OURS: Final = Path(__file__).resolve().parents[2]
+_PYTHONS: Final = tuple(
+    Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib")
+)
+CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
 
 def examples(*lines: str) -> str:
     """The end of a help text, one example per line."""
     return "\n\n".join(["Examples:", *(f"- `{line}`" for line in lines)])
+
+
+def with_examples(*lines: str) -> Callable[[CommandT], CommandT]:
+    """Give a command the examples that end its help."""
+
+    def decorate(command: CommandT) -> CommandT:
+        command.__dict__["epilog"] = examples(*lines)
+        return command
+
+    return decorate
+
+
+def epilog(command: Callable[..., None]) -> str:
+    """What `with_examples` gave a command."""
+    return command.__dict__["epilog"]
 
 
 def screen() -> Console:
@@ -69,3 +91,21 @@ def said_plainly() -> Generator[None, None, None]:
             raise
         say("".join(traceback.format_exception(type(error), error, own)).rstrip())
         raise typer.Exit(FAILED) from error
+
+
+def own_part(error: BaseException) -> TracebackType | None:
+    """A traceback from where the user's own code begins; None if it was not there."""
+    return next((tb for tb in _frames(error) if _is_users(tb)), None)
+
+
+def _frames(error: BaseException) -> Iterator[TracebackType]:
+    frame = error.__traceback__
+    while frame is not None:
+        yield frame
+        frame = frame.tb_next
+
+
+def _is_users(frame: TracebackType) -> bool:
+    file = Path(frame.tb_frame.f_code.co_filename)
+    others = (_OURS, *_PYTHONS)
+    return file.is_file() and not any(file.is_relative_to(place) for place in others)

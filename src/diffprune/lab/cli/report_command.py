@@ -1,19 +1,18 @@
-"""`diffprune report`: runs as one HTML page; it is made in `report`."""
+"""`diffprune report`: runs as one HTML page."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from diffprune.lab.cli.options import AsJson, RunFolders
-from diffprune.lab.cli.output import examples, said_plainly, show, show_json
+from diffprune.lab.cli.output import said_plainly, show, show_json, with_examples
 
-EXAMPLES: Final = examples(
+
+@with_examples(
     "diffprune report runs/mine",
     "diffprune report runs/dense runs/mine --out comparison.html",
 )
-
-
 def report(
     runs: RunFolders,
     *,

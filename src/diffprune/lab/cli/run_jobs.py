@@ -1,6 +1,5 @@
-"""What commands that train have in common; the loop itself is in `experiment`."""
+"""Put a run together from what a command was given, train it, say what came out."""
 
-import os
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -10,17 +9,15 @@ from typing import Any
 import typer
 
 from diffprune.errors import ArgumentError
-from diffprune.lab import Recipe, read_run, train
+from diffprune.lab import Recipe, Run, read_run, train
 from diffprune.lab.cli.output import INTERRUPTED, say, screen
+from diffprune.lab.formatting import spell_widths
 from diffprune.lab.runs.rebuild import task_of
-from diffprune.lab.runs.records import Outcome
 from diffprune.lab.runs.tasks import load_recipe, load_task
-from diffprune.lab.tensorboard import tensorboard
+from diffprune.lab.tensorboard_events import tensorboard
 from diffprune.lab.training.loop import OnEpoch
-from diffprune.lab.training.progress_bar import architecture, progress_bars
+from diffprune.lab.training.progress_bar import progress_bars
 from diffprune.lab.training.task import MakeTask
-from paper.data.fetch import DATA_VARIABLE
-from paper.reproduce import folder_name
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,7 @@ def find_job(
     chosen = replace(usual, **given)
     if dense:
         chosen = replace(chosen, name=f"{chosen.name}-dense", strength=None)
-    return Job(make_task, chosen, out or Path("runs") / folder_name(chosen))
+    return Job(make_task, chosen, out or Path("runs") / chosen.folder_name)
 
 
 def _check_pressure(given: Mapping[str, Any], *, dense: bool) -> None:
@@ -77,9 +74,7 @@ def _check_pressure(given: Mapping[str, Any], *, dense: bool) -> None:
         )
 
 
-def run_job(
-    job: Job, device: str = "cpu", *, with_tensorboard: bool = False
-) -> Outcome:
+def run_job(job: Job, device: str = "cpu", *, with_tensorboard: bool = False) -> Run:
     """Train with a progress bar; after Ctrl-C say how to go on, and leave.
 
     Args:
@@ -98,9 +93,7 @@ def run_job(
     except KeyboardInterrupt:
         say(f"Stopped; `diffprune train {job.folder}` goes on from here.")
         raise typer.Exit(INTERRUPTED) from None
-    end = read_run(job.folder).outcome
-    assert end is not None  # noqa: S101 - `train` has returned
-    return end
+    return read_run(job.folder)
 
 
 @contextmanager
@@ -116,24 +109,19 @@ def _listening(job: Job, *, with_tensorboard: bool) -> Generator[OnEpoch, None, 
         yield lambda epoch: [listen(epoch) for listen in listeners]
 
 
-def result(job: Job, end: Outcome) -> str:
+def result(run: Run) -> str:
     """What came out, in two lines."""
+    end = run.latest
+    assert end is not None  # noqa: S101 - `train` has returned
     return (
-        f"{architecture(end.effective)}  {end.parameters:,} parameters  "
+        f"{spell_widths(end.effective)}  {end.parameters:,} parameters  "
         f"{end.macs:,} MACs  test error {end.test_error:.2f} %\n"
-        f"Written to {job.folder}."
+        f"Written to {run.folder}."
     ).lstrip()
 
 
-def advice(job: Job) -> str:
+def advice(run: Run) -> str:
     """What to do next."""
-    is_gated = job.recipe.strength is not None
-    if is_gated and not read_run(job.folder).removals:
+    if not run.is_dense and not run.removals:
         return "Nothing was removed: raise `--strength`, or train for longer."
-    return f"Next:  diffprune export {job.folder} --to onnx  (or bench, report)"
-
-
-def use_data_dir(data_dir: Path | None) -> None:
-    """Let every task of this process look for its data there."""
-    if data_dir is not None:
-        os.environ[DATA_VARIABLE] = str(data_dir)
+    return f"Next:  diffprune export {run.folder} --to onnx  (or bench, report)"

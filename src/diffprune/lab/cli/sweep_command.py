@@ -1,20 +1,19 @@
-"""`diffprune sweep`: many runs side by side; the work is done in `sweep`."""
+"""`diffprune sweep`: a run for each of several values, and their front."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from diffprune.lab.cli.options import AsJson
-from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
+from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 
-EXAMPLES: Final = examples(
-    "diffprune sweep lenet5-digits --vary macs=0.5,0.3,0.1 --out sweeps/digits",
+
+@with_examples(
+    "diffprune sweep digits --vary macs=0.5,0.3,0.1 --out sweeps/digits",
     "diffprune sweep mine.py:my_task --vary strength=1e-5,1e-4 --workers 2",
     "diffprune sweep mine.py:my_task --vary latency=5ms,2ms --figure front.svg",
 )
-
-
 def sweep(
     task: Annotated[
         str,

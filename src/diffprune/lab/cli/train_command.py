@@ -1,27 +1,26 @@
-"""`diffprune train`: one run from the command line; the loop is in `experiment`."""
+"""`diffprune train`: one run from the command line."""
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
-from diffprune.lab.cli.options import AsJson, DataDir
-from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
+from diffprune.lab.cli.options import AsJson
+from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 
-EXAMPLES: Final = examples(
-    "diffprune train lenet5-digits --epochs 5",
+
+@with_examples(
+    "diffprune train digits --epochs 5",
     "diffprune train mine.py:my_task --strength 1e-4 --out runs/mine",
     "diffprune train mine.py:my_task --budget macs=0.3",
     "diffprune train mine.py:my_task --dense  # without gates, to compare",
     "diffprune train runs/mine  # go on after an interruption",
 )
-
-
 def train(  # noqa: PLR0913 - options of a command
     task: Annotated[
         str,
         typer.Argument(
-            help="`file.py:function`, a built-in task such as `lenet5-digits`, or the "
+            help="`file.py:function`, a built-in task such as `digits`, or the "
             "folder of a run to continue."
         ),
     ],
@@ -64,7 +63,6 @@ def train(  # noqa: PLR0913 - options of a command
         bool,
         typer.Option("--tensorboard", help="Write events, too, into the run folder."),
     ] = False,
-    data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model while it shrinks; interrupted, the same command continues.
@@ -79,14 +77,13 @@ def train(  # noqa: PLR0913 - options of a command
         "epochs": epochs, "batch_size": batch_size, "lr": lr, "gate_lr": gate_lr,
         "strength": strength, "seed": seed,
     }  # fmt: skip
-    runs.use_data_dir(data_dir)
     with said_plainly():
         limits = {"budget": parse_budget(budget) if budget else None}
         given = {n: value for n, value in (asked | limits).items() if value is not None}
         job = runs.find_job(task, recipe, given, out=out, dense=dense)
-        end = runs.run_job(job, device, with_tensorboard=tensorboard)
+        run = runs.run_job(job, device, with_tensorboard=tensorboard)
     if as_json:
-        show_json({"folder": str(job.folder), **end.to_dict()})
+        show_json(run.to_dict())
     else:
-        show(runs.result(job, end))
-        say(runs.advice(job))
+        show(runs.result(run))
+        say(runs.advice(run))

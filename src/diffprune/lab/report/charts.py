@@ -3,7 +3,7 @@
 `run` is a parameter that the page sets: which run plots of a single run show.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import altair as alt
@@ -13,8 +13,9 @@ from diffprune.lab.report import theme
 Spec = dict[str, Any]
 Layers = alt.LayerChart | alt.FacetChart
 """What altair says it makes of layers; it is always the first."""
-KINDS: Final = ("your runs", "the paper", "others, published")
-"""Of networks in plots of error against cost."""
+_FEW_POINTS: Final = 6
+"""Of one kind; points of larger kinds have names in tooltips alone."""
+_SHAPES: Final = ("circle", "diamond", "cross", "square", "triangle-up")
 _LABEL_WIDTH: Final = 96
 _BAR_HEIGHT: Final = 38
 
@@ -52,12 +53,19 @@ def architecture(gates: Sequence[str], states: tuple[str, str], run: str) -> Spe
     return finished(chart.properties(height=_BAR_HEIGHT * len(gates)))
 
 
-def front(cost: str, title: str) -> Spec:
-    """Error against one cost: this report's networks, and published ones.
+def front(cost: str, title: str, kinds: Mapping[str, int]) -> Spec:
+    """Error against one cost: this report's networks, and references.
 
-    Networks that none of their group beats are joined by a line.
+    Networks that none of their kind beats are joined by a line.
+
+    Args:
+        cost: Its name in rows.
+        title: Its name for people.
+        kinds: Points of every kind, by its name.
     """
-    colors = [theme.ACCENT, theme.SERIES[1], theme.MUTED]
+    colors = theme.series(len(kinds))
+    shapes = [_SHAPES[number % len(_SHAPES)] for number in range(len(kinds))]
+    named = [kind for kind, count in kinds.items() if count <= _FEW_POINTS]
     base = alt.Chart(alt.NamedData("front")).encode(
         x=alt.X(f"{cost}:Q", title=title)
         .scale(type="log", nice=False, padding=28)
@@ -65,10 +73,8 @@ def front(cost: str, title: str) -> Spec:
         y=alt.Y("error:Q", title="Test error, %").scale(zero=False, padding=20),
     )
     points = base.mark_point(filled=True, size=90, opacity=1).encode(
-        color=alt.Color("kind:N").scale(domain=list(KINDS), range=colors),
-        shape=alt.Shape("kind:N").scale(
-            domain=list(KINDS), range=["circle", "diamond", "cross"]
-        ),
+        color=alt.Color("kind:N").scale(domain=list(kinds), range=colors),
+        shape=alt.Shape("kind:N").scale(domain=list(kinds), range=shapes),
         tooltip=[
             alt.Tooltip("name:N", title="Network"),
             alt.Tooltip("architecture:N", title="Architecture"),
@@ -79,19 +85,17 @@ def front(cost: str, title: str) -> Spec:
         ],
     )
     labels = (
-        base.transform_filter(
-            alt.FieldOneOfPredicate(field="kind", oneOf=list(KINDS[:2]))
-        )
+        base.transform_filter(alt.FieldOneOfPredicate(field="kind", oneOf=named))
         .mark_text(dy=-14)
         .encode(text="name:N")
     )
     fronts = (
         base.transform_filter(alt.FieldEqualPredicate(field=f"best_{cost}", equal=True))
         .mark_line(interpolate="step-after", color=theme.FAINT)
-        .encode(detail="group:N")
+        .encode(detail="kind:N")
     )
     chart = alt.layer(fronts, points, labels).properties(height=320)
-    return finished(chart, legend=KINDS)
+    return finished(chart, legend=kinds)
 
 
 def finished(chart: Layers, *, legend: Iterable[str] = ()) -> Spec:

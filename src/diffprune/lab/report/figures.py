@@ -1,5 +1,6 @@
 """The plots of a report, each with its words and the numbers behind it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -127,12 +128,13 @@ def front(scene: Scene) -> list[Figure]:
         ),
     )
     costs = {"macs": "Multiply-adds", "parameters": "Parameters"}
+    kinds = Counter(str(row["kind"]) for row in rows)
     return [
         Figure(
             name=f"front-{cost}",
             title=f"Error against {title.lower()}",
             alt=f"Test error of {len(rows)} networks against their {title.lower()}.",
-            spec=charts.front(cost, title),
+            spec=charts.front(cost, title, kinds),
             table=table,
         )
         for cost, title in costs.items()

@@ -1,4 +1,4 @@
-"""A report as data, and the page it becomes; knows no run and no plot."""
+"""A report as data (`Page`), and how it is rendered as one HTML document."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from diffprune.lab.report import theme
 from diffprune.lab.report.rows import Row
-from diffprune.lab.report.text import Comparison, Table, Tile
+from diffprune.lab.report.text import Comparison, Proof, Snippet, Table, Tile
 
 _VEGA: Final = "window.vegaEmbed = vegaEmbed;"
 """All that the page needs of the bundle that draws plots."""
@@ -35,23 +35,6 @@ class Figure:
     alt: str
     spec: Mapping[str, Any]
     table: Table
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """What certificates say about the removals of one run."""
-
-    run: str
-    summary: str
-    table: Table
-
-
-@dataclass(frozen=True, kw_only=True)
-class Snippet:
-    """Something to copy."""
-
-    title: str
-    code: str
 
 
 @dataclass(frozen=True, kw_only=True)

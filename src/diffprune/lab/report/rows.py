@@ -1,4 +1,4 @@
-"""Records as rows, which plots and tables are made of; draws nothing.
+"""Turn the records of runs into rows, which plots and tables are made of.
 
 A *row* is a flat mapping, ready for JSON.
 """
@@ -7,10 +7,9 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from diffprune.lab.report.networks import Network, spell_widths
-from diffprune.lab.report.sources import Source
-from diffprune.lab.runs.records import Epoch, Widths
-from diffprune.lab.training.progress_bar import short
+from diffprune.lab.formatting import short, spell_widths
+from diffprune.lab.report.networks import Network
+from diffprune.lab.runs.records import Epoch, Run, Widths
 
 Row = Mapping[str, Any]
 BINS: Final = 40
@@ -21,12 +20,12 @@ MAX_GATES: Final = 12
 """Gates that have histograms; of more, the widest ones do."""
 
 
-def epoch_rows(sources: Sequence[Source]) -> list[Row]:
+def epoch_rows(runs: Sequence[Run]) -> list[Row]:
     """One row per run and epoch: errors, costs, pace in the words of `pace_title`."""
-    pace = _pace(sources)
+    pace = _pace(runs)
     return [
         {
-            "run": source.name,
+            "run": run.name,
             "index": index,
             "epoch": epoch.number,
             "test": epoch.test_error,
@@ -35,31 +34,31 @@ def epoch_rows(sources: Sequence[Source]) -> list[Row]:
             "parameters": epoch.parameters,
             "macs": epoch.macs,
             "pace": pace.time(epoch),
-            "says": _says(source.name, epoch),
+            "says": _says(run.name, epoch),
         }
-        for index, source in enumerate(sources)
-        for epoch in source.run.epochs
+        for index, run in enumerate(runs)
+        for epoch in run.epochs
     ]
 
 
-def pace_title(sources: Sequence[Source]) -> str:
+def pace_title(runs: Sequence[Run]) -> str:
     """What the seconds of `epoch_rows` are."""
-    return _pace(sources).title
+    return _pace(runs).title
 
 
-def width_rows(sources: Iterable[Source], dense: Widths) -> list[Row]:
+def width_rows(runs: Iterable[Run], dense: Widths) -> list[Row]:
     """One row per run, epoch and gate: units that are left, and their share."""
     return [
         {
-            "run": source.name,
+            "run": run.name,
             "epoch": epoch.number,
             "gate": gate,
             "index": list(dense).index(gate),
             "units": units,
             "share": round(units / dense[gate], 4),
         }
-        for source in sources
-        for epoch in source.run.epochs
+        for run in runs
+        for epoch in run.epochs
         for gate, units in epoch.effective.items()
     ]
 
@@ -88,41 +87,41 @@ def architecture_rows(
     ]
 
 
-def gate_rows(sources: Iterable[Source], gates: Collection[str]) -> list[Row]:
+def gate_rows(runs: Iterable[Run], gates: Collection[str]) -> list[Row]:
     """Histograms of open probabilities, by run, gate and epoch; empty bins left out.
 
     A row is short, as there are many: what follows from it is left to the plot.
     """
     return [
         {
-            "run": source.name,
+            "run": run.name,
             "gate": gate,
             "epoch": epoch.number,
             "epochs": stride,
             "bin": bin_,
             "count": count,
         }
-        for source in sources
-        for stride, epoch in _columns(source)
+        for run in runs
+        for stride, epoch in _columns(run)
         for gate, probabilities in epoch.prob_open.items()
         if gate in gates
         for bin_, count in _counts(probabilities)
     ]
 
 
-def probability_rows(sources: Iterable[Source], gate: str) -> list[Row]:
+def probability_rows(runs: Iterable[Run], gate: str) -> list[Row]:
     """What the open probabilities of one gate are between, by run and epoch."""
     return [
         {
-            "run": source.name,
+            "run": run.name,
             "epoch": epoch.number,
             "units": len(probabilities),
             "lowest": min(probabilities),
             "median": statistics.median(probabilities),
             "highest": max(probabilities),
         }
-        for source in sources
-        for _, epoch in _columns(source)
+        for run in runs
+        for _, epoch in _columns(run)
         if (probabilities := epoch.prob_open.get(gate))
     ]
 
@@ -133,11 +132,11 @@ def widest(dense: Widths) -> list[str]:
     return [gate for gate in dense if gate in largest]
 
 
-def first_widths(sources: Iterable[Source]) -> dict[str, int]:
+def first_widths(runs: Iterable[Run]) -> dict[str, int]:
     """The widths of the first epoch, for when those before it are not known."""
     widths: dict[str, int] = {}
-    for source in sources:
-        for gate, units in source.run.epochs[0].effective.items():
+    for run in runs:
+        for gate, units in run.epochs[0].effective.items():
             widths[gate] = max(units, widths.get(gate, 0))
     return widths
 
@@ -147,12 +146,12 @@ class _Pace(NamedTuple):
     time: Callable[[Epoch], float]
 
 
-def _pace(sources: Sequence[Source]) -> _Pace:
+def _pace(runs: Sequence[Run]) -> _Pace:
     """The best measure of speed that all runs have on record.
 
     Processor time tells more than the clock on the wall, where a machine is shared.
     """
-    epochs = [epoch for source in sources for epoch in source.run.epochs]
+    epochs = [epoch for run in runs for epoch in run.epochs]
     if not all(epoch.steps for epoch in epochs):
         return _Pace("Time per epoch, s", lambda e: e.seconds)
     if not all(epoch.processor_seconds for epoch in epochs):
@@ -167,9 +166,9 @@ def _says(name: str, epoch: Epoch) -> str:
     return f"{name}: {epoch.test_error:.2f} % error, {widths}{short(epoch.macs)} MACs"
 
 
-def _columns(source: Source) -> Iterator[tuple[int, Epoch]]:
+def _columns(run: Run) -> Iterator[tuple[int, Epoch]]:
     """Epochs as far as they can be seen, with how many each one stands for."""
-    epochs = source.run.epochs
+    epochs = run.epochs
     stride = -(-len(epochs) // MAX_COLUMNS)
     for epoch in epochs[::stride]:
         yield stride, epoch

@@ -1,6 +1,6 @@
-"""The networks of runs, made again: their costs before training, and their speed here.
+"""Make the networks of runs again: their costs before training, their speed here.
 
-Runs the code of tasks; knows nothing of what is made of the numbers.
+This runs the code of the tasks that the runs name.
 """
 
 import platform
@@ -18,8 +18,8 @@ from diffprune.errors import DiffpruneError
 from diffprune.gates.penalty import named_gates
 from diffprune.lab.interleaved import time_in_turns
 from diffprune.lab.report.networks import Network
-from diffprune.lab.report.sources import Source
 from diffprune.lab.runs.rebuild import rebuild, task_of
+from diffprune.lab.runs.records import Run
 
 ROUNDS: Final = 31
 _NUM_EXAMPLES: Final = 2
@@ -40,15 +40,15 @@ class Measured:
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
-def measure(sources: Sequence[Source]) -> Measured:
+def measure(runs: Sequence[Run]) -> Measured:
     """Make the networks of gated runs again, and time those that are finished."""
-    known = [s for s in sources if s.run.task and not s.is_dense]
+    known = [s for s in runs if s.task and not s.is_dense]
     if not known:
         return Measured(note="Latency: no run says where its task is written.")
     dense: Network | None = None
     try:
         dense = _before(known[0])
-        finished = [source for source in known if source.run.outcome]
+        finished = [run for run in known if run.outcome]
         if finished:
             return _timed(dense, finished)
     except (DiffpruneError, OSError) as error:
@@ -58,14 +58,14 @@ def measure(sources: Sequence[Source]) -> Measured:
     return Measured(note=note, dense=dense)
 
 
-def _before(source: Source) -> Network:
+def _before(run: Run) -> Network:
     """A run's network as it was made."""
     with torch.random.fork_rng():
-        task = task_of(source.folder)(source.run.recipe)
+        task = task_of(run.folder)(run.recipe)
         inputs, _ = next(iter(task.test))
-    file_size = stored_size(_weights(task.model))
-    examples = inputs[:_NUM_EXAMPLES]
-    start = Pruner(task.model, examples, strength=0.0).dense
+        file_size = stored_size(_weights(task.model))
+        examples = inputs[:_NUM_EXAMPLES]
+        start = Pruner(task.model, examples, strength=0.0).dense
     return Network(
         name="dense",
         parameters=start.parameters,
@@ -82,14 +82,14 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in state if not name.startswith(gates)}
 
 
-def _timed(dense: Network, finished: Sequence[Source]) -> Measured:
-    rebuilt = [rebuild(source.folder) for source in finished]
+def _timed(dense: Network, finished: Sequence[Run]) -> Measured:
+    rebuilt = [rebuild(run.folder) for run in finished]
     inputs = rebuilt[0].inputs[:1]
     models = [rebuilt[0].dense, *(models.small for models in rebuilt)]
     calls = {str(i): partial(model.eval(), inputs) for i, model in enumerate(models)}
     with torch.inference_mode():
         first, *others = time_in_turns(calls, rounds=ROUNDS).values()
-    names = (source.name for source in finished)
+    names = (run.name for run in finished)
     return Measured(
         note=(
             f"Latency: processor time for one example on one thread, median of "

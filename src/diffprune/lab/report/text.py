@@ -1,12 +1,20 @@
-"""Numbers as sentences and cells; knows neither HTML nor plots."""
+"""The sentences, cells and snippets of a report, from runs and their networks."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from diffprune.lab.report.networks import Network, ratio, spell_widths
-from diffprune.lab.report.sources import Source
-from diffprune.lab.training.progress_bar import short
+from diffprune._pruner import Shrinkage
+from diffprune.lab.formatting import (
+    duration,
+    file_size,
+    percent,
+    short,
+    spell_widths,
+)
+from diffprune.lab.report.networks import Network, ratio
+from diffprune.lab.runs.records import Run
 from diffprune.lab.training.recipe import Recipe
 
 UNKNOWN = "not recorded"
@@ -43,6 +51,23 @@ class Tile:
     label: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """What certificates say about the removals of one run."""
+
+    run: str
+    summary: str
+    table: Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snippet:
+    """Something to copy."""
+
+    title: str
+    code: str
+
+
 def headline(smallest: Network, dense: Network, count: int) -> str:
     """What came out, in a few words.
 
@@ -58,10 +83,10 @@ def headline(smallest: Network, dense: Network, count: int) -> str:
     return text if which else text[0].upper() + text[1:]
 
 
-def asked(source: Source) -> str:
+def asked(run: Run) -> str:
     """What a run was asked for, and how far it is."""
-    recipe, outcome = source.run.recipe, source.run.outcome
-    so_far = "" if outcome else f", {source.last.number} so far"
+    recipe, outcome = run.recipe, run.outcome
+    so_far = "" if outcome else f", {run.epochs[-1].number} so far"
     return (
         f"Asked for: {_gates(recipe)}, {recipe.epochs} epochs{so_far}, "
         f"seed {recipe.seed}."
@@ -104,50 +129,13 @@ def comparison(dense: Network, networks: Sequence[Network]) -> Comparison:
         "Latency": [
             _cell(n.seconds, dense.seconds, duration, "not measured") for n in everyone
         ],
-        "File size": [_cell(n.file_size, dense.file_size, size) for n in everyone],
+        "File size": [_cell(n.file_size, dense.file_size, file_size) for n in everyone],
         "Units": [Cell(spell_widths(n.widths) or UNKNOWN) for n in everyone],
     }
     return Comparison(
         tuple(network.name for network in everyone),
         {title: tuple(cells) for title, cells in rows.items()},
     )
-
-
-def percent(share: float) -> str:
-    """Two digits that matter.
-
-    Examples:
-        >>> percent(0.04503), percent(1.0), percent(0.3)
-        ('4.5 %', '100 %', '30 %')
-    """
-    number = 100 * share
-    return f"{number:.0f} %" if number >= 10 else f"{number:.2g} %"
-
-
-def size(number: int) -> str:
-    """Bytes for people.
-
-    Examples:
-        >>> size(52_100), size(1_724_920), size(512)
-        ('52.1 kB', '1.72 MB', '512 B')
-    """
-    for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if number >= unit:
-            return f"{number / unit:.3g} {name}"
-    return f"{number} B"
-
-
-def duration(seconds: float) -> str:
-    """A time for people.
-
-    Examples:
-        >>> duration(0.0123), duration(2.5), duration(0.000045)
-        ('12.3 ms', '2.5 s', '45 µs')
-    """
-    for unit, name in ((1.0, "s"), (1e-3, "ms")):
-        if seconds >= unit:
-            return f"{seconds / unit:.3g} {name}"
-    return f"{seconds / 1e-6:.3g} µs"
 
 
 def _errors(small: Network, dense: Network) -> str:
@@ -186,21 +174,83 @@ def _times(factor: float) -> str:
     return f"{number}\N{MULTIPLICATION SIGN}"
 
 
-def front_note(*, published: bool) -> str:
+def front_note(*, with_references: bool) -> str:
     """What the plots of error against cost show."""
-    if not published:
-        return "Down and to the left is better."
-    return (
-        "Down and to the left is better. Published points are recomputed from the "
-        "architectures that the papers print; the tables say where each stands."
-    )
+    better = "Down and to the left is better."
+    where = "The tables say where the numbers of others stand."
+    return f"{better} {where}" if with_references else better
 
 
-def made_with(source: Source) -> str:
+def made_with(run: Run) -> str:
     """Versions, machine and date."""
-    environment = source.run.environment
+    environment = run.environment
     return (
         f"diffprune {environment.get('diffprune')}, torch {environment.get('torch')}, "
         f"Python {environment.get('python')}, {environment.get('machine')}, "
         f"threads: {environment.get('threads')}, {environment.get('date')}."
     )
+
+
+def proof(run: Run) -> Proof | None:
+    """The worst certificate in words, and all of them in a table; None without any."""
+    removals = [removal for removal in run.removals if removal.certificate]
+    if not removals:
+        return None
+    worst = max(r.certificate.max_relative for r in removals if r.certificate)
+    return Proof(
+        run=run.name,
+        summary=(
+            f"{run.name}: {len(removals)} removals, each verified. Outputs before "
+            f"and after differ by at most {worst:.1e}, relative to the largest output."
+        ),
+        table=Table(
+            (
+                "Step",
+                "Units left",
+                "Parameters",
+                "Absolute difference",
+                "Relative difference",
+                "Arithmetic",
+            ),
+            tuple(map(_removal_row, removals)),
+        ),
+    )
+
+
+def _removal_row(removal: Shrinkage) -> tuple[str, ...]:
+    certificate = removal.certificate
+    assert certificate is not None  # noqa: S101 - others were left out
+    return (
+        f"{removal.step:,}",
+        spell_widths(removal.units),
+        f"{removal.parameters:,}",
+        f"{certificate.max_absolute:.1e}",
+        f"{certificate.max_relative:.1e}",
+        certificate.dtype,
+    )
+
+
+def snippets(run: Run) -> list[Snippet]:
+    """How to load and export the network of a run, or how to finish the run."""
+    folder = run.folder.as_posix()
+    quoted = shlex.quote(folder)
+    if run.outcome is None:
+        return [Snippet(title="Finish the run", code=f"diffprune train {quoted}")]
+    return [
+        Snippet(
+            title="Load it in Python",
+            code=(
+                "import diffprune as dp\n\n"
+                "model = make_model()  # as it was before training\n"
+                f"small = dp.load_pruned(model, {folder!r})"
+            ),
+        ),
+        Snippet(
+            title="Export it to ONNX",
+            code=f"diffprune export {quoted} --to onnx",
+        ),
+        Snippet(
+            title="Measure it on this machine",
+            code=f"diffprune bench {quoted}",
+        ),
+    ]

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from diffprune.errors import ArgumentError, MissingPackageError
-from diffprune.lab.report.sources import read_sources
+from diffprune.lab.report.frontier import Reference
+from diffprune.lab.runs.records import Run, read_runs
 
 _PACKAGES: Final = ("altair", "jinja2", "vl_convert")
 
@@ -16,6 +17,7 @@ def write_report(
     runs: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
     *,
+    references: Sequence[Reference] = (),
     measure: bool = True,
 ) -> Path:
     """Write what runs asked for and what came out, as a page that needs nothing else.
@@ -24,6 +26,8 @@ def write_report(
         runs: Run folders, finished or not, as `diffprune train` writes them.
             A run without gates among them is what the others are compared with.
         out: The HTML file; an earlier one is replaced.
+        references: Networks of others on the same task, to show beside the runs where
+            error stands against cost.
         measure: Whether to rebuild the networks and time them on this machine, where a
             run says how. That runs the code of its task: not for runs of strangers.
 
@@ -34,7 +38,7 @@ def write_report(
         ArgumentError: If there is no run, nothing in one yet, or nowhere to write.
         MissingPackageError: If altair is not installed.
     """
-    html = _html([Path(run) for run in runs], measure=measure)
+    html = _html(_read_begun(runs), references, measure=measure)
     path = Path(out)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,7 +50,22 @@ def write_report(
     return path
 
 
-def _html(folders: Sequence[Path], *, measure: bool) -> str:
+def _read_begun(folders: Sequence[str | os.PathLike[str]]) -> tuple[Run, ...]:
+    if not folders:
+        raise ArgumentError("a report needs at least one run folder, got none.")
+    runs = read_runs(folders)
+    for run in runs:
+        if not run.epochs:
+            raise ArgumentError(
+                f"the run in `{run.folder}` has not finished an epoch; there is "
+                "nothing to report yet. Try again after the first one."
+            )
+    return runs
+
+
+def _html(
+    runs: Sequence[Run], references: Sequence[Reference], *, measure: bool
+) -> str:
     for package in _PACKAGES:
         if find_spec(package) is None:
             raise MissingPackageError(
@@ -56,4 +75,4 @@ def _html(folders: Sequence[Path], *, measure: bool) -> str:
     from diffprune.lab.report.assemble import compose  # noqa: PLC0415 - needs the packages
     from diffprune.lab.report.page import render  # noqa: PLC0415
 
-    return render(compose(read_sources(folders), measure=measure))
+    return render(compose(runs, references, measure=measure))

@@ -1,7 +1,4 @@
-"""The folder a run writes: complete after every epoch, continued after a stop.
-
-Knows files; `records` says what is in them.
-"""
+"""Write a run folder: complete after every epoch, continued after a stop."""
 
 import contextlib
 import datetime as dt

@@ -1,16 +1,17 @@
-"""From `file.py:name` or `package.module:name` to an object, and back; runs no task."""
+"""Find the function that `file.py:name` or `package.module:name` says, and back."""
 
 import importlib
 import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab.formatting import listed
 
 
 def find_callable(spec: str) -> Callable[..., Any]:
@@ -63,11 +64,6 @@ def spell(function: Callable[..., Any], folder: Path) -> str | None:
     if not file.is_file():
         return None
     return f"{Path(os.path.relpath(file, folder)).as_posix()}:{function.__name__}"
-
-
-def listed(names: Iterable[str]) -> str:
-    """Names for a message."""
-    return ", ".join(f"`{name}`" for name in names) or "none"
 
 
 def _run_file(path: Path) -> ModuleType:

@@ -1,4 +1,4 @@
-"""The models of a run, made again from its task; trains nothing."""
+"""Make the models of a run again from its task and its saved weights."""
 
 import copy
 from dataclasses import dataclass, replace

@@ -1,16 +1,15 @@
-"""What a run says about itself, as frozen data, and how to read it back.
-
-Knows the names and formats of the files in a run folder, not how they came about.
-"""
+"""Read run folders: from files to a `Run`, frozen data with everything on record."""
 
 import json
 import os
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from diffprune._pruner import Shrinkage
+from diffprune._surgery.compare import Certificate
 from diffprune.errors import ArgumentError
 from diffprune.lab.training.recipe import Recipe
 
@@ -103,6 +102,9 @@ class Run:
     """A run folder in memory.
 
     Attributes:
+        folder: Where it was read.
+        name: What tables call it: the name of the folder, or as much of its path as
+            tells several runs apart.
         recipe: What was asked for.
         environment: Versions, machine, date.
         epochs: What happened so far.
@@ -112,6 +114,8 @@ class Run:
             folder; None if it was made on the fly.
     """
 
+    folder: Path
+    name: str
     recipe: Recipe
     environment: Mapping[str, Any]
     epochs: tuple[Epoch, ...]
@@ -119,28 +123,90 @@ class Run:
     outcome: Outcome | None
     task: str | None = None
 
+    @property
+    def latest(self) -> Outcome | Epoch | None:
+        """The network as it is on record: the outcome, or that of the last epoch."""
+        return self.outcome or (self.epochs[-1] if self.epochs else None)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it was trained without gates."""
+        return self.recipe.strength is None
+
+    def worst_certificate(self) -> Certificate | None:
+        """The largest change of an output by any removal; None without removals."""
+        found = [r.certificate for r in self.removals if r.certificate]
+        return max(found, key=lambda c: c.max_relative, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the run has come to, for JSON; null where there is nothing yet."""
+        latest, worst = self.latest, self.worst_certificate()
+        return {
+            "folder": str(self.folder),
+            "is_finished": self.outcome is not None,
+            "epochs": len(self.epochs),
+            "recipe": self.recipe.to_dict(),
+            "test_error": latest and latest.test_error,
+            "validation_error": latest and latest.validation_error,
+            "parameters": latest and latest.parameters,
+            "macs": latest and latest.macs,
+            "units": latest and dict(latest.effective),
+            "seconds": round(sum(epoch.seconds for epoch in self.epochs), 3),
+            "removals": len(self.removals),
+            "worst_relative_difference": worst and worst.max_relative,
+        }
+
 
 def read_run(folder: str | os.PathLike[str]) -> Run:
     """Read a run, finished or not.
 
+    Args:
+        folder: What `train` wrote.
+
     Raises:
-        ArgumentError: If the folder holds none, or a damaged one.
+        ArgumentError: If the folder holds no run, or a damaged one.
     """
     path = Path(folder)
     if not (path / RECIPE).is_file():
         raise ArgumentError(f"`{folder}` holds no run: there is no `{RECIPE}` in it.")
     try:
         return _read(path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ArgumentError(
             f"the run in `{folder}` is damaged, or of another version of diffprune: "
             f"{type(error).__name__}: {error}"
         ) from error
 
 
+def read_runs(folders: Sequence[str | os.PathLike[str]]) -> tuple[Run, ...]:
+    """Read several runs, each under a name of its own.
+
+    Raises:
+        ArgumentError: If a folder holds no run, or a damaged one.
+    """
+    runs = [read_run(folder) for folder in folders]
+    names = _distinct([run.folder.resolve() for run in runs])
+    return tuple(replace(r, name=name) for r, name in zip(runs, names, strict=True))
+
+
+def _distinct(folders: Sequence[Path]) -> list[str]:
+    """Folder names; with their parents', and then with numbers, until they differ."""
+    names = [folder.name for folder in folders]
+    if len(set(names)) < len(names):
+        names = [f"{folder.parent.name}/{folder.name}" for folder in folders]
+    seen: Counter[str] = Counter()
+    for index, name in enumerate(names):
+        seen[name] += 1
+        if seen[name] > 1:
+            names[index] = f"{name} ({seen[name]})"
+    return names
+
+
 def _read(folder: Path) -> Run:
     outcome = read_json(folder / SUMMARY) if (folder / SUMMARY).exists() else None
     return Run(
+        folder=folder,
+        name=folder.resolve().name,
         recipe=Recipe.from_dict(read_json(folder / RECIPE)),
         environment=read_json(folder / ENVIRONMENT),
         epochs=tuple(Epoch(**line) for line in read_lines(folder / METRICS)),

@@ -1,23 +1,31 @@
-"""From names to tasks and recipes: built in, or functions in a user's file."""
+"""Find tasks and recipes by name: a built-in one, or a function in a user's file."""
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.lab.runs.import_spec import find_callable, listed
+from diffprune.lab.digits import digits_recipe, digits_task
+from diffprune.lab.formatting import listed
+from diffprune.lab.runs.import_spec import find_callable
 from diffprune.lab.runs.records import read_run
-from diffprune.lab.training.recipe import Recipe
+from diffprune.lab.training.recipe import MakeRecipe, Recipe
 from diffprune.lab.training.task import MakeTask
-from paper.lenet5_tasks import BUILTIN, MakeRecipe
+
+BUILTIN: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
+    "digits": (digits_task, digits_recipe),
+}
+"""By name: a task that comes with diffprune, and the recipe it is trained with."""
 
 
 def load_task(name: str) -> tuple[MakeTask, MakeRecipe]:
     """Find a task, and the recipe it is usually trained with.
 
     Args:
-        name: A built-in task such as `lenet5-digits`, `file.py:function`, or
+        name: A built-in task such as `digits`, `file.py:function`, or
             `package.module:function`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The runs of a sweep: one recipe, varied. Knows neither studies nor processes."""
+"""The runs of a sweep: one recipe, varied in one value each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace

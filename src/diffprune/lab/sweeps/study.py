@@ -1,4 +1,4 @@
-"""Who does what: a list of names that processes and machines share. Knows no training.
+"""Who trains which run of a sweep: a list that processes and machines share.
 
 An Optuna study in a journal file. Names wait until a worker takes them; a name whose
 worker died on this machine waits again.

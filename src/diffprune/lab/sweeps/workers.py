@@ -43,7 +43,7 @@ def sweep(
     their checkpoints. Several machines that share the folder share the work.
 
     Args:
-        task: As `diffprune train` takes it: `lenet5-digits`, `file.py:function`.
+        task: As `diffprune train` takes it: `digits`, `file.py:function`.
         vary: What differs: `{"macs": [0.5, 0.3, 0.1]}`, `{"strength": [1e-5, 1e-4]}`.
         out: Folder of the sweep; every run has a folder in it.
         recipe: What runs have in common; by default that of the task.

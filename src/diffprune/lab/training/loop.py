@@ -16,8 +16,8 @@ from diffprune._pruner import Pruner
 from diffprune.gates.penalty import named_gates
 from diffprune.lab.runs.folder import Folder
 from diffprune.lab.runs.import_spec import spell
-from diffprune.lab.runs.records import Epoch, read_run
-from diffprune.lab.training.metrics import measure_epoch, measure_outcome
+from diffprune.lab.runs.records import Epoch
+from diffprune.lab.training.metrics import measure_epoch, measure_outcome, open_units
 from diffprune.lab.training.no_pruning import Unpruned
 from diffprune.lab.training.progress import Progress, Stopwatch
 from diffprune.lab.training.recipe import Recipe
@@ -76,10 +76,10 @@ def train(
             folder.write_epoch(epoch, pruner.history)
             folder.save(pruner, optimizer, progress.to_dict())
             on_epoch(epoch)
-        last = read_run(folder.path).epochs[-1]
+        raw = open_units(pruner)
         small = pruner.finalize()
         seconds = progress.total_seconds
-        outcome = measure_outcome(pruner, task, last, seconds=seconds)
+        outcome = measure_outcome(pruner, task, raw, seconds=seconds)
         folder.finish(small, pruner, outcome)
     return small
 

@@ -1,4 +1,4 @@
-"""Numbers about a model in training; changes nothing."""
+"""Measure a model in training: errors, widths and costs, per epoch and at the end."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from diffprune._pruner import Pruner
 from diffprune.gates import Gate
-from diffprune.lab.runs.records import Epoch, Outcome
+from diffprune.lab.runs.records import Epoch, Outcome, Widths
 from diffprune.lab.training.progress import Progress
 from diffprune.lab.training.task import Loader, Task
 
@@ -38,7 +38,7 @@ def measure_epoch(
         train_error=100 * progress.error / progress.examples,
         validation_error=_validation_error(pruner.model, task),
         test_error=error_rate(pruner.model, task, task.test),
-        raw={name: int(gate.is_open().sum()) for name, gate in gates.items()},
+        raw=open_units(pruner),
         effective={name: _num_connected(gate) for name, gate in gates.items()},
         parameters=shape.parameters,
         macs=macs,
@@ -53,12 +53,12 @@ def measure_epoch(
 
 
 def measure_outcome(
-    pruner: Pruner[Any], task: Task, last: Epoch, *, seconds: float
+    pruner: Pruner[Any], task: Task, raw: Widths, *, seconds: float
 ) -> Outcome:
-    """What a finalized pruner leaves."""
+    """What a finalized pruner leaves; `raw` are the units that were open before."""
     left = pruner.history[-1] if pruner.history else pruner.dense
     return Outcome(
-        raw=last.raw,
+        raw=raw,
         effective=left.units,
         parameters=left.parameters,
         macs=left.macs // num_examples(pruner),
@@ -66,6 +66,11 @@ def measure_outcome(
         test_error=error_rate(pruner.model, task, task.test),
         seconds=round(seconds, 1),
     )
+
+
+def open_units(pruner: Pruner[Any]) -> dict[str, int]:
+    """Open units of every gate."""
+    return {name: int(gate.is_open().sum()) for name, gate in pruner.gates.items()}
 
 
 def num_examples(pruner: Pruner[Any]) -> int:

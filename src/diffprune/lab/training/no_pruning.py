@@ -1,4 +1,4 @@
-"""A model that is trained as it is, where a pruner is expected."""
+"""Train a model as it is, where the loop expects a pruner."""
 
 from collections.abc import Mapping
 from typing import Any, final

@@ -1,4 +1,4 @@
-"""How far a run is, exactly: enough to continue in the middle of an epoch."""
+"""How far a run is (`Progress`): enough to continue in the middle of an epoch."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Runs on a terminal: a bar while they last; computes nothing."""
+"""Show runs on a terminal while they last: a bar each, with the latest numbers."""
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,11 +14,12 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from diffprune.lab.formatting import short, spell_widths
 from diffprune.lab.runs.records import Epoch
 from diffprune.lab.training.loop import OnEpoch
 
-_LONGEST: Final = len("20-50-800-500")
-"""Longer architectures are summed up: a line has no room for them."""
+_WIDTH: Final = len("2,400 in 24 gates")
+"""Of the column of units, so that bars do not jump."""
 
 
 @contextmanager
@@ -55,37 +56,11 @@ def progress_bars(
         yield {name: bar(name) for name in names}
 
 
-def architecture(widths: Mapping[str, int]) -> str:
-    """Units per gate, as the literature writes them; nothing without gates.
-
-    Examples:
-        >>> architecture({"conv1": 20, "conv2": 50})
-        '20-50'
-    """
-    return "-".join(map(str, widths.values()))
-
-
-def short(number: int) -> str:
-    """Three digits and a letter.
-
-    Examples:
-        >>> short(2_293_000), short(414_150), short(7)
-        ('2.29M', '414k', '7')
-    """
-    for size, letter in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if number >= size:
-            return f"{number / size:#.3g}".rstrip(".") + letter
-    return str(number)
-
-
 def _news(epoch: Epoch) -> str:
-    """One line of fixed width, so that the bars do not jump."""
-    units = architecture(epoch.effective)
-    if len(units) > _LONGEST:
-        units = f"{sum(epoch.effective.values()):,} units"
+    units = spell_widths(epoch.effective)
     chosen = epoch.validation_error
     error = epoch.test_error if chosen is None else chosen
     return (
         f"loss {epoch.loss:.3f}  error {error:5.2f} %  "
-        f"{units:<{_LONGEST}} {short(epoch.macs):>5} MACs"
+        f"{units:<{_WIDTH}} {short(epoch.macs):>5} MACs"
     )

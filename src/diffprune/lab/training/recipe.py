@@ -1,11 +1,11 @@
-"""How a task is trained, as frozen data; knows neither models nor files.
+"""How a task is trained, as frozen data (`Recipe`).
 
 A recipe is returned by a function, varied with `dataclasses.replace`, and printed,
 compared and written as JSON.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -86,6 +86,11 @@ class Recipe:
                 f"batch_size must be at least 1, got {self.batch_size}."
             )
 
+    @property
+    def folder_name(self) -> str:
+        """What the folder of a run is called by default."""
+        return f"{self.name}-seed{self.seed}"
+
     def lr_factor(self, epoch: int) -> float:
         """What learning rates are multiplied by, `epoch` epochs after the start."""
         if self.decay == "cosine":
@@ -107,3 +112,7 @@ class Recipe:
             "decay_after": tuple(data["decay_after"]),
         }
         return cls(**{**data, **nested})
+
+
+MakeRecipe = Callable[[int], Recipe]
+"""From a seed to a recipe."""

@@ -1,4 +1,4 @@
-"""Ctrl-C, kept until it does no harm; knows no training."""
+"""Note Ctrl-C instead of obeying it, until it does no harm."""
 
 import signal
 from types import FrameType

@@ -1,4 +1,4 @@
-"""What a user brings to be trained: a model, data, and what is good. No numbers."""
+"""What a user brings to be trained (`Task`): a model, data, a loss and an error."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -11,7 +11,6 @@ from torch.optim import Adam, Optimizer
 from diffprune._core.types import Float, Int
 from diffprune.errors import ArgumentError
 from diffprune.lab.training.recipe import Recipe
-from paper.models.lenet5 import MakeGate
 
 
 class Loader(Protocol):
@@ -74,6 +73,6 @@ def check_task(made: object) -> None:
         )
 
 
-def gate_of(recipe: Recipe) -> MakeGate:
+def gate_of(recipe: Recipe) -> Callable[[int], nn.Module]:
     """What makes the gates of a model that places them itself: none for dense runs."""
     return nn.Identity if recipe.strength is None else recipe.gate.make

@@ -1,0 +1,362 @@
+"""Measure what the readers of each group see, and what the loss makes of it.
+
+One backward pass per batch. For every weight that reads units of a group, two tensors
+are kept for each example: the activations of the units, and the gradient of the loss
+with respect to them *through this reader alone*. From these follows what removing a
+unit would do to the loss of each example, to first order, and what the other units
+could do in its place.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from diffprune._choice.forward import Compute, names_of, run_watched
+from diffprune._choice.linear_maps import LinearMap
+from diffprune._core.types import Float, Int
+from diffprune._graph import Groups, PruneGroup
+from diffprune._graph.silence import unit_numbers
+from diffprune._graph.trace import ExampleInputs, mode
+
+Batch: TypeAlias = tuple[ExampleInputs, Any]
+"""Inputs of the model, and the targets of the loss."""
+
+Loss: TypeAlias = Callable[[Any, Any], Tensor]
+"""From what the model returns and the targets to the loss, a mean over examples."""
+
+_MOST_NUMBERS: Final = 1 << 23  # per reader, of each of the two tensors
+_SAMPLES_PER_FEATURE: Final = 4
+
+
+@dataclass(frozen=True)
+class ReaderEvidence:
+    """What one reader of a group saw.
+
+    Every unit has the same number of *features*: one, or as many as the reader tells
+    apart (the elements of a head). Those of unit k are `k * features` and the following
+    ones.
+
+    Attributes:
+        covariance: Of the features, over all examples and positions.
+        activations: Of every example, some rows of features.
+        gradients: Of the loss, with respect to them. The sum over the rows of their
+            product is that over all positions, for any two features.
+    """
+
+    covariance: Float[Tensor, "features features"]
+    activations: Float[Tensor, "examples rows features"]
+    gradients: Float[Tensor, "examples rows features"]
+
+
+@dataclass(frozen=True)
+class GroupEvidence:
+    """What is known of the units of a group.
+
+    Attributes:
+        name: The group.
+        size: How many units it has.
+        readers: What its readers saw; none if no reader could be watched.
+        squares: The mean square of the gradient of a gate on each unit, instead; it
+            says what a unit does, not what the others could do in its place.
+    """
+
+    name: str
+    size: int
+    readers: tuple[ReaderEvidence, ...]
+    squares: Float[Tensor, " units"]
+
+
+def measure(
+    model: nn.Module, groups: Groups, batches: Iterable[Batch], loss: Loss
+) -> tuple[GroupEvidence, ...]:
+    """Run the model in eval mode and gather evidence on all units of all groups.
+
+    Args:
+        model: Left as it is, and without gradients.
+        groups: Its groups.
+        batches: Inputs and targets.
+        loss: From outputs and targets to their loss.
+    """
+    held = [*batches]
+    examples = sum(batch_size(inputs) for inputs, _ in held)
+    with mode(model, training=False):
+        seen = _weights_of_maps(model, held[0][0])
+        readers = [found for found in _readers(model, groups) if found[0] in seen]
+        taps = [_Tap(*found, examples) for found in readers]
+        heard = {tap.group for tap in taps}
+        slopes = _Slopes(model, [group for group in groups if group.name not in heard])
+        with _only_these_learn(model, slopes.parameters):
+            for inputs, targets in held:
+                _run_batch(model, taps, slopes, inputs, targets, loss)
+    return tuple(
+        GroupEvidence(
+            group.name,
+            group.size,
+            tuple(tap.evidence() for tap in taps if tap.group == group.name),
+            slopes.squares(group),
+        )
+        for group in groups
+    )
+
+
+def _weights_of_maps(model: nn.Module, inputs: ExampleInputs) -> set[str]:
+    """The weights that are seen when the model runs."""
+    names, seen = names_of(model), set[str]()
+
+    def at_map(found: LinearMap, compute: Compute) -> Tensor:
+        seen.add(names.get(id(found.weight), ""))
+        return compute(found.x)
+
+    with torch.no_grad():
+        run_watched(model, inputs, at_map)
+    return seen
+
+
+def batch_size(inputs: ExampleInputs) -> int:
+    """How many examples there are: the length of the first tensor among the inputs."""
+    leaves = pytree.tree_leaves(inputs)
+    shapes = [leaf.shape for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
+    return shapes[0][0] if shapes else 1
+
+
+def _run_batch(
+    model: nn.Module,
+    taps: Sequence["_Tap"],
+    slopes: "_Slopes",
+    inputs: ExampleInputs,
+    targets: object,
+    loss: Loss,
+) -> None:
+    names, count = names_of(model), batch_size(inputs)
+    by_weight = dict[str, list[_Tap]]()
+    for tap in taps:
+        by_weight.setdefault(tap.weight, []).append(tap)
+
+    def at_map(found: LinearMap, compute: Compute) -> Tensor:
+        wanted = by_weight.get(names.get(id(found.weight), ""), [])
+        if not wanted:
+            return compute(found.x)
+        # Its own view, so that its gradient is what comes through this reader alone.
+        x = found.x.view_as(found.x)
+        x = x if x.requires_grad else x.detach().requires_grad_()
+        seen = found.features(found.x.detach())
+
+        def hear(gradient: Tensor) -> None:
+            for tap in wanted:
+                tap.hear(seen, found.features(gradient), count)
+
+        x.register_hook(hear)
+        return compute(x)
+
+    with torch.enable_grad():
+        value = loss(run_watched(model, inputs, at_map), targets)
+        # A mean over examples is what they contribute, over their number.
+        total = value * count if value.ndim == 0 else value.sum()
+        total.backward()
+    for tap in taps:
+        tap.end_batch()
+    slopes.end_batch(count)
+
+
+@contextmanager
+def _only_these_learn(model: nn.Module, chosen: Sequence[Tensor]) -> Generator[None]:
+    """No gradients but for these parameters; afterwards all is as it was."""
+    before = [(p, p.requires_grad, p.grad) for p in model.parameters()]
+    try:
+        for parameter, _, _ in before:
+            parameter.grad = None
+            parameter.requires_grad_(any(parameter is one for one in chosen))
+        yield
+    finally:
+        for parameter, learned, gradient in before:
+            parameter.requires_grad_(learned)
+            parameter.grad = gradient
+
+
+def _readers(
+    model: nn.Module, groups: Groups
+) -> Iterator[tuple[str, str, Int[Tensor, "units elements"], int]]:
+    """Weight, group, and which features of the weight's inputs belong to each unit."""
+    first = {id(tensor): name for name, tensor in reversed([*model.named_parameters()])}
+    named = dict(model.named_parameters(remove_duplicate=False))
+    seen = set[tuple[str, str]]()
+    for group in groups:
+        for place in group.axes:
+            weight = first.get(id(named.get(place.tensor)))
+            if not place.is_read or weight is None or (weight, group.name) in seen:
+                continue
+            numbers = unit_numbers(place.axis, group.atom)
+            elements = [
+                (numbers == unit).nonzero().flatten() for unit in range(group.size)
+            ]
+            if len({len(some) for some in elements}) == 1:
+                seen.add((weight, group.name))
+                yield weight, group.name, torch.stack(elements), len(numbers)
+
+
+@final
+class _Tap:
+    """Listens to one reader of one group.
+
+    Args:
+        weight: Name of the reader's weight.
+        group: Name of the group.
+        elements: Which features belong to each unit.
+        length: How many features there are, in each group of a grouped convolution.
+        examples: How many examples there will be.
+    """
+
+    def __init__(
+        self,
+        weight: str,
+        group: str,
+        elements: Int[Tensor, "units elements"],
+        length: int,
+        examples: int,
+    ) -> None:
+        self.weight, self.group = weight, group
+        self._elements, self._length, self._examples = elements, length, examples
+        self._heard = list[tuple[Tensor, Tensor]]()
+        self._rows = list[tuple[Tensor, Tensor, Tensor]]()
+        self._count, self._sums = 0, list[Tensor]()
+
+    def hear(self, seen: Tensor, gradient: Tensor, count: int) -> None:
+        """Take one call into account: activations and gradients, features last."""
+        chosen = (self._chosen(tensor, count) for tensor in (seen, gradient))
+        self._heard.append(tuple(chosen))  # pyright: ignore[reportArgumentType] - two of them
+
+    def _chosen(self, tensor: Tensor, count: int) -> Float[Tensor, "examples rows all"]:
+        """Rows of each example, with the elements of all units in their order."""
+        elements = self._elements
+        repeats = tensor.shape[-1] // self._length
+        if repeats > 1:  # a grouped convolution reads a unit in each of its groups
+            starts = torch.arange(repeats) * self._length
+            elements = (starts[:, None] + elements[:, None]).flatten(1)
+        rows = by_example(tensor, count)[..., elements.flatten().to(tensor.device)]
+        return rows if rows.dtype == torch.float64 else rows.float()
+
+    def end_batch(self) -> None:
+        """Sum up what was heard: the same weight may have run several times."""
+        if not self._heard:
+            return
+        x, u = (torch.cat(parts, 1) for parts in zip(*self._heard, strict=True))
+        self._heard = []
+        if self._is_pooled(x):
+            x, u = (self._pooled(tensor) for tensor in (x, u))
+        flat = x.flatten(0, 1)
+        new = [flat.sum(0).double(), (flat.T @ flat).double()]
+        self._sums = [s + n for s, n in zip(self._sums or [0, 0], new, strict=True)]
+        self._count += len(flat)
+        self._rows.append(self._compressed(x, u))
+
+    def _is_pooled(self, x: Tensor) -> bool:
+        """Whether there are too few rows to tell the elements of a unit apart."""
+        if x.shape[-1] == len(self._elements):
+            return False
+        if self._sums:
+            return len(self._sums[0]) == len(self._elements)
+        rows = self._examples * x.shape[1]
+        return rows < _SAMPLES_PER_FEATURE * x.shape[-1]
+
+    def _pooled(self, tensor: Tensor) -> Float[Tensor, "examples rows units"]:
+        """The elements of a unit as so many rows."""
+        split = tensor.unflatten(-1, (len(self._elements), -1))
+        return split.transpose(-1, -2).flatten(1, 2)
+
+    def _compressed(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Fewer rows with the same sums of products, and how often each has a mean."""
+        rows, features = x.shape[1:]
+        most = _MOST_NUMBERS // (self._examples * features)
+        if min(rows, features) > most:
+            generator = torch.Generator().manual_seed(rows)
+            chosen = torch.randperm(rows, generator=generator)[: max(1, most)]
+            x, u = x[:, chosen], u[:, chosen] * (rows / len(chosen))
+        elif rows > features:
+            eye = torch.eye(features, dtype=x.dtype, device=x.device)
+            products = torch.einsum("nrf,nrg->ngf", x, u)
+            return products, eye.expand(len(x), -1, -1), u.sum(1)
+        return x, u, torch.ones((), dtype=x.dtype, device=x.device)
+
+    def evidence(self) -> ReaderEvidence:
+        """All batches together; activations as differences from their means."""
+        mean = self._sums[0] / self._count
+        covariance = self._sums[1] / self._count - mean[:, None] * mean
+        activations = [
+            x - total[..., None] * mean.to(x.dtype)
+            if total.ndim
+            else x - mean.to(x.dtype)
+            for x, _, total in self._rows
+        ]
+        gradients = [u for _, u, _ in self._rows]
+        return ReaderEvidence(covariance, torch.cat(activations), torch.cat(gradients))
+
+
+def by_example(tensor: Tensor, count: int) -> Float[Tensor, "examples rows features"]:
+    """Divide the rows of a tensor among examples.
+
+    Examples are the first dimension, a factor of it, or the second one, as in models
+    that take time first. Where neither is so, all rows count as those of one example.
+    """
+    features = tensor.shape[-1]
+    if tensor.shape[0] % count == 0:
+        return tensor.reshape(count, -1, features)
+    if tensor.ndim > 2 and tensor.shape[1] == count:
+        return tensor.transpose(0, 1).reshape(count, -1, features)
+    return tensor.reshape(1, -1, features)
+
+
+@final
+class _Slopes:
+    """Gradients of gates on units that no reader tells of: from their own parameters.
+
+    The gate of a unit multiplies what makes the unit, so its gradient is the sum of
+    parameters times their gradients. It comes for a whole batch at a time.
+    """
+
+    def __init__(self, model: nn.Module, groups: Sequence[PruneGroup]) -> None:
+        self._named = dict(model.named_parameters(remove_duplicate=False))
+        self._groups, self._batches = groups, 0
+        self._total = {g.name: torch.zeros(g.size).double() for g in groups}
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """What has to learn."""
+        return [self._named[p.tensor] for g in self._groups for p in _makers(g)]
+
+    def end_batch(self, count: int) -> None:
+        """Square what has come, and forget it."""
+        for group in self._groups:
+            slope = torch.zeros(group.size).double()
+            for place in _makers(group):
+                slope += self._along(group, place.tensor, place.dim, place.axis)
+            self._total[group.name] += slope.square() / count
+        self._batches += 1
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def _along(self, group: PruneGroup, name: str, dim: int, axis: Any) -> Tensor:  # noqa: ANN401 - an axis
+        parameter = self._named[name]
+        if parameter.grad is None:
+            return torch.zeros(group.size).double()
+        product = (parameter.detach() * parameter.grad).double().cpu()
+        each = product.movedim(dim, 0).flatten(1).sum(1)
+        numbers = unit_numbers(axis, group.atom)
+        has_unit = numbers >= 0
+        found = torch.zeros(group.size).double()
+        return found.index_add(0, numbers[has_unit], each[has_unit])
+
+    def squares(self, group: PruneGroup) -> Float[Tensor, " units"]:
+        """Mean squares; zero for groups whose readers tell more."""
+        total = self._total.get(group.name, torch.zeros(group.size).double())
+        return total / max(1, self._batches)
+
+
+def _makers(group: PruneGroup) -> list[Any]:
+    """Where the parameters are that make the units."""
+    made = [place for place in group.axes if place.is_parameter and not place.is_read]
+    return made or [place for place in group.axes if place.is_parameter]

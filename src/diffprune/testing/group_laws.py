@@ -1,0 +1,143 @@
+"""The law of groups: units may change places in all their tensors; outputs stay."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from diffprune._core.types import Int
+from diffprune._graph import Groups, find_groups
+from diffprune._graph.axes import Atom, Axis, Cat
+from diffprune._graph.ops import Op, Rule
+from diffprune._graph.trace import ExampleInputs
+from diffprune.testing.outcomes import assert_close, returned
+from diffprune.testing.removal_laws import check_removal, found
+
+
+def check_groups(
+    model: nn.Module,
+    example_inputs: ExampleInputs,
+    *,
+    groups: Groups | None = None,
+    seed: int = 0,
+    atol: float = 1e-7,
+    **options: Any,  # noqa: ANN401 - those of find_groups
+) -> Groups:
+    """Permute the units of every group in all their tensors; the outputs must stay.
+
+    The cheapest complete test of a group: it fails if a tensor is missing from it, has
+    the wrong dimension, or holds its units in another order.
+
+    Args:
+        model: Left as it is. In double precision the check is sharpest.
+        example_inputs: As for `find_groups`.
+        groups: Those of the model, if you have found them already.
+        seed: Of the permutations.
+        atol: How far the outputs may differ.
+        options: Passed to `find_groups`.
+
+    Returns:
+        The groups, so that a test can ask how many there are: a model without groups
+        passes every law.
+
+    Raises:
+        AssertionError: If the outputs change.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+        >>> len(check_groups(model, torch.rand(4, 3)))
+        1
+    """
+    groups = found(groups, model, example_inputs, options)
+    expected = returned(model, example_inputs)
+    shuffled = _permuted(model, groups, seed)
+    what = "outputs after units changed places"
+    assert_close(returned(shuffled, example_inputs), expected, what=what, atol=atol)
+    names = [group.name for group in groups]
+    if len(set(names)) < len(names) or len({g.atom for g in groups}) < len(names):
+        raise AssertionError(f"two groups have one name, or the same units: {names}")
+    return groups
+
+
+def check_rule(
+    rules: Mapping[Op, Rule],
+    model: nn.Module,
+    example_inputs: ExampleInputs,
+    *,
+    seed: int = 0,
+) -> Groups:
+    """Check that rules free units of a model, and that what they free can go.
+
+    Finds the groups with and without the rules, permutes units and removes some at
+    random, on the example inputs and on others, in eval and in train mode.
+
+    Args:
+        rules: As `rules=` of `find_groups`.
+        model: A small model with the ops between two layers; left as it is.
+        example_inputs: As for `find_groups`.
+        seed: Of what is permuted and removed.
+
+    Returns:
+        The groups that are found with the rules.
+
+    Raises:
+        AssertionError: If the rules change nothing about this model, or if outputs
+            change when units change places.
+        RemovalError: If a removal changes the outputs.
+
+    Examples:
+        >>> def cummax(call, x, dim):
+        ...     call.freeze(x.axes[dim], "its elements depend on their order")
+        ...     return x.axes
+        >>> class Peaks(nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.up, self.down = nn.Linear(4, 8), nn.Linear(8, 2)
+        ...     def forward(self, signal):
+        ...         return self.down(torch.cummax(self.up(signal), dim=1).values)
+        >>> rules = {torch.ops.aten.cummax: cummax}
+        >>> [group.name for group in check_rule(rules, Peaks(), torch.rand(2, 5, 4))]
+        ['up']
+    """
+    without = find_groups(model, example_inputs)
+    groups = find_groups(model, example_inputs, rules=rules)
+    if str(groups) == str(without):
+        raise AssertionError(
+            "with and without the rules the groups are the same: does the model use "
+            f"{', '.join(map(str, rules))}?\n{groups}"
+        )
+    check_groups(model, example_inputs, groups=groups, seed=seed, atol=1e-5)
+    check_removal(model, example_inputs, groups=groups, seed=seed, atol=1e-5)
+    return groups
+
+
+def _permuted(model: nn.Module, groups: Groups, seed: int) -> nn.Module:
+    draw = torch.Generator().manual_seed(seed)
+    orders = {g.atom: torch.randperm(g.size, generator=draw) for g in groups}
+    shuffled = copy.deepcopy(model)
+    named = [*shuffled.named_parameters(), *shuffled.named_buffers()]
+    with torch.no_grad():
+        for name, tensor in named:
+            for dim, axis in enumerate(groups.tensors[name]):
+                index = _rearranged(axis, orders).to(tensor.device)
+                tensor.copy_(tensor.clone().index_select(dim, index))
+    return shuffled
+
+
+def _rearranged(
+    axis: Axis, orders: Mapping[Atom, Int[Tensor, " units"]]
+) -> Int[Tensor, " n"]:
+    """Where every element of an axis comes from when units of atoms change places."""
+    index = torch.zeros(1, dtype=torch.long)
+    for factor in axis:
+        if isinstance(factor, Cat):
+            parts: list[Tensor] = []
+            for part in factor.parts:
+                parts.append(sum(map(len, parts)) + _rearranged(part, orders))
+            inner = torch.cat(parts)
+        else:
+            inner = orders.get(factor, torch.arange(factor.size))
+        index = (index[:, None] * len(inner) + inner).flatten()
+    return index

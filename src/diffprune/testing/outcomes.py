@@ -1,0 +1,104 @@
+"""Run a model for a law, and compare two results to rounding or bit for bit.
+
+Written apart from the comparison that certifies removals, so that one can find fault
+with the other.
+"""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.dropout import _DropoutNd
+from torch.utils import _pytree as pytree
+
+from diffprune._graph.trace import ExampleInputs, call_arguments
+
+_RANDOM: Final = (_DropoutNd, nn.RReLU)
+
+
+def call(model: nn.Module, inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as the model
+    """What the model returns for a tensor, a tuple, or a dict of keyword arguments."""
+    args, kwargs = call_arguments(inputs)
+    return model(*args, **kwargs)
+
+
+def returned(
+    model: nn.Module, inputs: ExampleInputs, *, training: bool = False, seed: int = 0
+) -> list[Any]:
+    """What a copy of the model returns, flattened; layers that draw are in eval mode.
+
+    A wide layer draws more random numbers than a narrow one, so the two could not be
+    compared in train mode if dropout were on.
+    """
+    trial = copy.deepcopy(model).train(training)
+    for module in trial.modules():
+        if isinstance(module, _RANDOM):
+            module.eval()
+        elif isinstance(module, nn.MultiheadAttention | nn.RNNBase):
+            module.dropout = 0.0
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return pytree.tree_leaves(call(trial, copy.deepcopy(inputs)))
+
+
+def is_deterministic(
+    model: nn.Module, inputs: ExampleInputs, *, training: bool = False
+) -> bool:
+    """Whether two runs with different seeds return the same."""
+    one, other = (
+        returned(model, inputs, training=training, seed=seed) for seed in (0, 1)
+    )
+    return all(map(is_equal, one, other))
+
+
+def other_inputs(inputs: ExampleInputs, *, seed: int = 0) -> Any:  # noqa: ANN401
+    """Inputs of the same kind with other values: numbers of the same mean and spread.
+
+    Integers and booleans change places, so that an index stays a valid index.
+    """
+    draw = torch.Generator().manual_seed(seed)
+
+    def redrawn(leaf: object) -> object:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        if leaf.is_floating_point() and leaf.isfinite().all() and leaf.numel() > 1:
+            noise = torch.randn(leaf.shape, generator=draw, dtype=torch.float64)
+            return (noise.to(leaf) * (leaf.std() + 0.1) + leaf.mean()).to(leaf.dtype)
+        order = torch.randperm(leaf.numel(), generator=draw).to(leaf.device)
+        return leaf.flatten()[order].view(leaf.shape)
+
+    return pytree.tree_map(redrawn, inputs)
+
+
+def is_equal(one: object, other: object) -> bool:
+    """Bit for bit, NaN like NaN."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        same = one.shape == other.shape and one.dtype == other.dtype
+        return same and torch.equal(one.nan_to_num(), other.nan_to_num())
+    return one == other
+
+
+def assert_close(actual: object, expected: object, *, what: str, atol: float) -> None:
+    """Raise unless all numbers of two nested results agree up to `atol`."""
+    torch.testing.assert_close(
+        actual,
+        expected,
+        rtol=0,
+        atol=atol,
+        equal_nan=True,
+        msg=lambda m: f"{what}: {m}",
+    )
+
+
+def assert_same_state(
+    actual: Mapping[str, Tensor], expected: Mapping[str, Tensor], *, what: str
+) -> None:
+    """Raise unless the names are the same and every tensor is, bit for bit."""
+    if list(actual) != list(expected):
+        differ = sorted(set(actual) ^ set(expected)) or "their order"
+        raise AssertionError(f"{what}: the names are others: {differ}")
+    for name, tensor in expected.items():
+        if not is_equal(actual[name], tensor):
+            raise AssertionError(f"{what}: `{name}` is another tensor")

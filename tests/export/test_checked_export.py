@@ -1,0 +1,57 @@
+import pytest
+import torch
+from torch import nn
+
+from diffprune._export.checked_export import check_same
+from diffprune.errors import ExportError
+
+
+def doubles(x):
+    return [2 * x]
+
+
+class Double(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+def test_several_batch_sizes_are_tried():
+    sizes = []
+    check_same(Double(), lambda x: sizes.append(len(x)) or doubles(x), torch.rand(3), 0)
+    assert sizes == [3, 1, 4]
+
+
+@pytest.mark.parametrize(
+    ("run", "match"),
+    [
+        (lambda x: [2 * x, x], "returns 2 tensors, the model 1"),
+        (lambda x: [(2 * x).double()], "returns float64"),
+        (lambda x: [2 * x[:1]], "shape"),
+        (
+            lambda x: [2 * x + 1e-3],
+            r"computes something else on inputs of shape \(3,\)",
+        ),
+        (lambda x: [2 * x + torch.nan], "computes something else"),
+        (lambda x: [2 * x[2:]][len(x)], "does not run on inputs of shape .3"),
+        (lambda x: [2 * x if len(x) > 1 else x], r"on inputs of shape \(1,\)"),
+    ],
+)
+def test_differences_are_refused(run, match):
+    with pytest.raises(ExportError, match=match):
+        check_same(Double(), run, torch.rand(3) + 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "noise"),
+    [(torch.float32, 1e-5), (torch.float64, 1e-9), (torch.half, 0.01)],
+)
+def test_rounding_is_allowed(dtype, noise):
+    x = torch.rand(3, dtype=dtype) + 1
+    check_same(Double(), lambda x: [2 * x * (1 + noise)], x, 0)
+
+
+def test_infinities_have_to_agree():
+    x = torch.tensor([1.0, torch.inf, torch.nan])
+    check_same(Double(), doubles, x, None)
+    with pytest.raises(ExportError, match="computes something else"):
+        check_same(Double(), lambda x: [(2 * x).nan_to_num(posinf=1.0)], x, None)
