@@ -4,13 +4,12 @@ Prints one table; the figures are kept under results/benchmarks/.
 """
 
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from . import data_share, gate_speed, graph_speed, lenet_step, pruner_speed
-from ._records import write_record
+from ._records import RESULTS, write_measurements
 from ._timing import Measurement
 
 BENCHMARKS = {
@@ -20,7 +19,6 @@ BENCHMARKS = {
     "lenet_step": lenet_step,
     "pruner_speed": pruner_speed,
 }
-RESULTS = Path(__file__).parent.parent / "results" / "benchmarks"
 
 
 def main(names: list[str]) -> None:
@@ -30,10 +28,10 @@ def main(names: list[str]) -> None:
     table = _empty_table()
     for name in names or BENCHMARKS:
         measurements = BENCHMARKS[name].measure()
-        write_record(RESULTS / f"{name}.json", BENCHMARKS[name].RECIPE, measurements)
+        write_measurements(name, BENCHMARKS[name].RECIPE, measurements)
         for measurement in measurements:
             table.add_row(*_cells(measurement))
-    Console().print(table, f"records in {RESULTS.relative_to(Path.cwd())}")
+    Console().print(table, f"Records written to {RESULTS / 'benchmarks'}.")
 
 
 def _empty_table() -> Table:

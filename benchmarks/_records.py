@@ -1,44 +1,28 @@
-"""A benchmark's figures on disk, with all that is needed to print them again."""
+"""Keep what a benchmark measured, with the command that makes it again."""
 
-import datetime as dt
-import json
-import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
+from typing import Final
+
+from paper.records import ROOT, commit, write_figures as write
 
 from ._timing import Measurement
 
+RESULTS: Final = ROOT / "results"
 
-def write_record(
-    path: Path, recipe: Mapping[str, object], measurements: Sequence[Measurement]
-) -> None:
-    """Write one JSON file, over that of an earlier day."""
+__all__ = ["RESULTS", "commit", "write", "write_measurements"]
+
+
+def write_measurements(
+    name: str, recipe: Mapping[str, object], measurements: Sequence[Measurement]
+) -> Path:
+    """Write what `python -m benchmarks NAME` measured, and return the file."""
+    path = RESULTS / "benchmarks" / f"{name}.json"
     write(
         path,
-        f"python -m benchmarks {path.stem}",
+        f"python -m benchmarks {name}",
         recipe={**recipe, "threads": 1},
         measurements=[asdict(measurement) for measurement in measurements],
     )
-
-
-def write_results(path: Path, command: str, results: Sequence[object]) -> None:
-    """Write how some runs ended, one dataclass each, over those of an earlier day."""
-    write(path, command, results=[vars(result) for result in results])
-
-
-def write(path: Path, command: str, **found: object) -> None:
-    """Write figures of any kind, beside the command that makes them again."""
-    record = {
-        "command": command,
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("diffprune", "torch")},
-        },
-        "machine": platform.machine(),
-        **found,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return path

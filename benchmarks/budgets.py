@@ -99,7 +99,7 @@ def runs() -> Iterator[Run]:
         for asked in BUDGETS:
             yield Run(network=network, cost="macs", asked=asked)
     for asked in BUDGETS:
-        yield Run(network="mlp-digits", cost="params", asked=asked)
+        yield Run(network="mlp-digits", cost="parameters", asked=asked)
     for asked in (0.7, 0.4):
         yield Run(network="wrn10-cifar10", cost="latency", asked=asked)
     for epochs in (5, 40, 200):

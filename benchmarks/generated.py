@@ -7,16 +7,12 @@ count is there at any time; started again at the same commit it goes on from the
 """
 
 import argparse
-import datetime as dt
 import json
 import os
-import platform
-import subprocess
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -29,8 +25,9 @@ from diffprune._surgery import mask, removal
 from diffprune.errors import DiffpruneError
 from generator import random_network
 
-ROOT = Path(__file__).parent.parent
-RECORD = ROOT / "results" / "generated" / "record.json"
+from ._records import RESULTS, commit, write as write_figures
+
+RECORD = RESULTS / "generated" / "record.json"
 CHUNK = 100
 TOLERANCE = 1e-10
 KEPT = 0.6
@@ -81,7 +78,7 @@ def check(seed: int) -> Outcome:
     try:
         groups = find_groups(model, x)
         keep = random_masks(groups, seed)
-        small = removal(model, x, groups, keep).model
+        small = removal(model, x, groups, keep=keep).model
     except DiffpruneError as error:
         return Outcome(seed, "refused", reason=_reason(error))
     except Exception as error:  # noqa: BLE001 - crashes are what this looks for
@@ -122,28 +119,20 @@ def run(tally: Tally, record: Path, processes: int) -> None:
 
 
 def write(tally: Tally, record: Path) -> None:
-    """Replace the record in one step, so that it is never half written."""
+    """Write the count so far; the record is never half written."""
     command = f"PYTHONPATH=tests python -m benchmarks.generated --stop {tally.stop}"
-    data = {
-        "command": command + (f" --start {tally.start}" if tally.start else ""),
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "tolerance": TOLERANCE,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("diffprune", "torch")},
-        },
-        "reasons": Counter(other["reason"] for other in tally.others),
+    write_figures(
+        record,
+        command + (f" --start {tally.start}" if tally.start else ""),
+        tolerance=TOLERANCE,
+        reasons=Counter(other["reason"] for other in tally.others),
         **asdict(tally),
-    }
-    record.parent.mkdir(parents=True, exist_ok=True)
-    draft = record.with_suffix(".part")
-    draft.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    draft.replace(record)
+    )
 
 
 def resume(start: int, stop: int, record: Path) -> Tally:
     """The count of an earlier run over the same seeds at the same commit, or zero."""
-    fresh = Tally(start, stop, _commit())
+    fresh = Tally(start, stop, commit())
     if not record.exists():
         return fresh
     data = json.loads(record.read_text(encoding="utf-8"))
@@ -164,11 +153,6 @@ def _prepare() -> None:
 
 def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-
-
-def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
-    return subprocess.check_output(command, cwd=ROOT, text=True).strip()  # noqa: S603 - no outside input
 
 
 def main(arguments: Mapping[str, Any]) -> None:

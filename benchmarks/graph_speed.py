@@ -15,9 +15,9 @@ from torch.optim import SGD
 
 from diffprune._graph import find_groups
 from diffprune._surgery import remove
-from paper.models.resnets import BasicBlock, ResNet, resnet18, resnet50
 
 from ._timing import Measurement, one_thread, ratio
+from .resnets import BasicBlock, ResNet, resnet18, resnet50
 
 RECIPE = {
     "batch_size": 32,
@@ -75,7 +75,7 @@ def _removal(verified_on: str, images: Tensor) -> Measurement:
     model = resnet50()
     masks = _masks(model)
     return ratio(
-        lambda: remove(model, images, masks),
+        lambda: remove(model, images, keep=masks),
         _training_step(resnet50()),
         names=(
             f"removal from ResNet-50, verified on {verified_on}",
@@ -130,7 +130,7 @@ def _exponent(
 
 def _latency() -> Measurement:
     model, image = resnet18().eval(), torch.rand(1, 3, 224, 224)
-    cut = remove(model, image, _masks(model))
+    cut = remove(model, image, keep=_masks(model))
     by_hand = resnet18(width=40).eval()
     if str(cut) != str(by_hand):
         raise AssertionError("the two models compared must have the same widths")

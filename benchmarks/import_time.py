@@ -1,21 +1,18 @@
-"""What importing diffprune adds to importing torch; knows nothing of what it does.
+"""What importing diffprune adds to importing torch, in seconds of the processor.
 
 `python -m benchmarks.import_time` prints the seconds and writes their record. Every
 round is a process of its own, in which torch comes first. As names are imported when
 they are used, the import alone says little: the time of all names counts.
 """
 
-import datetime as dt
-import json
-import platform
 import statistics
 import subprocess
 import sys
-from importlib.metadata import version
 from itertools import pairwise
-from pathlib import Path
 
-RECORD = Path("results/benchmarks/import_time.json")
+from ._records import RESULTS, write
+
+RECORD = RESULTS / "benchmarks" / "import_time.json"
 ROUNDS = 9
 STEPS = {
     "import torch": "import torch",
@@ -50,20 +47,8 @@ def main() -> None:
     found = measure()
     for name, milliseconds in found.items():
         print(f"{name}: {milliseconds:.0f} ms")
-    record = {
-        "command": "python -m benchmarks.import_time",
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "rounds": ROUNDS,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("diffprune", "torch")},
-        },
-        "machine": platform.machine(),
-        "milliseconds": found,
-    }
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    print(f"record in {RECORD}")
+    write(RECORD, "python -m benchmarks.import_time", rounds=ROUNDS, milliseconds=found)
+    print(f"Record written to {RECORD}.")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Builds the table of timings from nothing, removes units at random, and times wha
 left. Times are of the processor on one thread: those of an idle machine.
 """
 
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -17,9 +16,11 @@ from diffprune._costs.latency import latency, measure
 from diffprune._costs.network import Network
 from diffprune._graph import find_groups
 from diffprune._surgery import apply_plan, plan_removal
-from paper.models.resnets import resnet18
 
-RESULTS = Path(__file__).parent.parent / "results" / "budgets" / "latency.json"
+from ._records import RESULTS, write
+from .resnets import resnet18
+
+RECORD = RESULTS / "budgets" / "latency.json"
 KEPT = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
 
 
@@ -38,7 +39,7 @@ def compare() -> dict[str, object]:
         keep = {g.name: torch.rand(g.size) <= part for g in groups}
         for units in keep.values():
             units[:2] = True
-        small = apply_plan(model, plan_removal(groups, keep))
+        small = apply_plan(model, plan_removal(groups, keep=keep))
         widths = torch.tensor([float(units.sum()) for units in keep.values()])
         rows.append((part, 1e3 * float(predicted(widths)), 1e3 * measure(small, x)))
     return {
@@ -53,8 +54,7 @@ def main() -> None:
     """Measure, write the record, and print it."""
     torch.set_num_threads(1)
     record = compare()
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    write(RECORD, "python -m benchmarks.latency", **record)
     table = Table("units kept", "predicted ms", "measured ms", "ratio")
     for part, predicted, measured in record["kept_predicted_ms_measured_ms"]:
         ratio = predicted / measured
@@ -63,6 +63,7 @@ def main() -> None:
         )
     built = f"{record['processor_seconds']:.0f} s of the processor"
     Console().print(table, f"table built in {built}, {record['seconds']:.0f} s in all")
+    Console().print(f"Record written to {RECORD}.")
 
 
 if __name__ == "__main__":

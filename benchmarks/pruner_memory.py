@@ -1,23 +1,19 @@
-"""What gates add to the peak memory of a training step; knows the steps of the speed.
+"""What gates add to the peak memory of a training step.
 
 `python -m benchmarks.pruner_memory` prints the ratios and writes their record. Counted
 is what a step allocates, as the profiler sees it; parameters and optimizer state, which
 exist before, are not.
 """
 
-import datetime as dt
-import json
-import platform
 from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from ._records import RESULTS, write
 from .pruner_speed import RECIPE, cases, make_step
 
-RECORD = Path("results/memory/pruner.json")
+RECORD = RESULTS / "memory" / "pruner.json"
 
 
 def peak_bytes(step: Callable[[], None]) -> int:
@@ -45,16 +41,8 @@ def main() -> None:
         found[name] = {"gated": gated, "dense": dense, "ratio": gated / dense}
         sizes = f"{gated / 1e6:.1f} MB over {dense / 1e6:.1f} MB"
         print(f"{name}: {sizes} = {gated / dense:.3f}")
-    record = {
-        "command": "python -m benchmarks.pruner_memory",
-        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
-        "recipe": RECIPE,
-        "versions": {"python": platform.python_version(), "torch": version("torch")},
-        "peak_bytes": found,
-    }
-    RECORD.parent.mkdir(parents=True, exist_ok=True)
-    RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    print(f"record in {RECORD}")
+    write(RECORD, "python -m benchmarks.pruner_memory", recipe=RECIPE, peak_bytes=found)
+    print(f"Record written to {RECORD}.")
 
 
 if __name__ == "__main__":

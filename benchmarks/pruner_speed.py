@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 import diffprune as dp
 from paper.models.lenet5 import LeNet5
-from paper.models.resnets import resnet18
 
 from ._timing import Measurement, ratio
+from .resnets import resnet18
 
 RECIPE = {
     "what": "forward, backward and optimizer step with automatic gates on every group, "
@@ -127,7 +127,9 @@ def _shrunk(x: Tensor, *, gated: bool) -> tuple[nn.Module, dp.Pruner[nn.Module] 
 def _idle_step(case: Case) -> Measurement:
     """`pruner.step` when nothing is due, a thousand times over, over a dense step."""
     model: nn.Module = LeNet5()
-    pruner = dp.Pruner(model, case.x[:2], schedule=lambda _step: False)
+    pruner = dp.Pruner(
+        model, case.x[:2], remove_every=lambda _step: False, strength=1e-5
+    )
     optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-4))
 
     def idle() -> None:

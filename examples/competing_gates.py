@@ -36,7 +36,7 @@ def main() -> None:
         if step % 100 == 0:
             still_open = int(model.gate.is_open().sum())
             print(f"step {step}: loss {loss:.4f}, {still_open} units open")
-    print(dp.Pruner(model.eval(), x[:2]).finalize())
+    print(dp.Pruner(model.eval(), x[:2], strength=1e-5).finalize())
 
 
 if __name__ == "__main__":

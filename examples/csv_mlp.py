@@ -60,11 +60,14 @@ def main() -> None:
     torch.manual_seed(0)
     write_table()
     recipe = lab.Recipe(
-        name="flowers", epochs=8, batch_size=16, lr=3e-3, gate_lr=1e-2, strength=2e-4,
-        remove_every=20,
+        name="flowers", epochs=8, batch_size=16, lr=3e-3, gate_lr=1e-2,
+        budget={"macs": 0.3},
     )  # fmt: skip
     small = lab.train(flowers, recipe, out="runs/flowers")
-    print(small, lab.read_run("runs/flowers").outcome, sep="\n")
+    lab.train(flowers, recipe.as_dense(), out="runs/flowers-dense")
+    for folder in ("runs/flowers-dense", "runs/flowers"):
+        run = lab.read_run(folder)
+        print(run.name, run.outcome)
     dp.to_exported_program(small, torch.randn(2, 4), "runs/flowers/small.pt2")
 
 

@@ -75,12 +75,14 @@ def stripes(recipe: lab.Recipe) -> lab.Task:
 def main() -> None:
     """Do the same with the library."""
     recipe = lab.Recipe(
-        name="stripes", epochs=4, batch_size=16, lr=3e-3, gate_lr=1e-2, strength=2e-4,
-        remove_every=20,
+        name="stripes", epochs=4, batch_size=16, lr=3e-3, gate_lr=1e-2,
+        budget={"macs": 0.3},
     )  # fmt: skip
     small = lab.train(stripes, recipe, out="runs/stripes")
-    run = lab.read_run("runs/stripes")
-    print(run.outcome)
+    lab.train(stripes, recipe.as_dense(), out="runs/stripes-dense")
+    for folder in ("runs/stripes-dense", "runs/stripes"):
+        run = lab.read_run(folder)
+        print(run.name, run.outcome)
     images = torch.randn(2, 3, 16, 16)
     print(dp.find_groups(small, images))
     dp.to_exported_program(small, images, "runs/stripes/small.pt2")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 import diffprune as dp
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 
 
 def spiral(count: int) -> tuple[Tensor, Tensor]:
@@ -17,7 +17,7 @@ def spiral(count: int) -> tuple[Tensor, Tensor]:
     return arms + 0.05 * torch.randn(count, 2), labels
 
 
-def report(shrinkage: Shrinkage) -> None:
+def report(shrinkage: RemovalRecord) -> None:
     """Say what is left after a removal."""
     widths = "-".join(map(str, shrinkage.units.values()))
     print(f"step {shrinkage.step}: {widths}, {shrinkage.parameters:,} parameters")
@@ -30,7 +30,9 @@ def main() -> None:
     model = nn.Sequential(
         nn.Linear(2, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 2)
     )
-    pruner = dp.Pruner(model, points[:2], strength=1e-4, schedule=40, on_removal=report)
+    pruner = dp.Pruner(
+        model, points[:2], strength=1e-4, remove_every=40, on_removal=report
+    )
     optimizer = torch.optim.Adam(pruner.parameter_groups(lr=3e-3, gate_lr=3e-3))
     for _ in range(10):
         for batch in torch.randperm(len(points)).split(50):

@@ -1,4 +1,4 @@
-"""Published results for LeNet-5 on MNIST, and where each of them stands.
+"""Results that others have published for LeNet-5 on MNIST: `published.json` as data.
 
 A row's costs follow from its architecture: four widths say all about a LeNet-5.
 """
@@ -9,19 +9,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 from diffprune.lab.report import Reference
-from paper.models.counting import Widths
+from paper.models.lenet5 import Widths
 
-LENET5: Final = Widths(20, 50, 800, 500)
-"""The network that all of them started from."""
-
-EVIDENCE: Final = {
+_ROWS: Final = Path(__file__).with_suffix(".json")
+_EVIDENCE: Final = {
     "printed": "as printed",
     "figure": "read off a figure",
     "unchecked": "quoted, not checked against the source",
 }
-"""How sure an error is, in words."""
-
-_ROWS: Final = Path(__file__).with_name("published.json")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +25,10 @@ class Published:
 
     Attributes:
         method: What made it.
-        widths: Units after `conv1`, `conv2`, the flattening and `fc1`.
+        widths: Units behind `conv1`, `conv2`, the flattening and `fc1`.
         error: On the test set, in percent.
-        evidence: How sure that error is; see `EVIDENCE`.
+        evidence: How sure that error is: printed, read off a figure, or quoted from
+            another paper and not checked against the source.
         source: Where it stands.
     """
 
@@ -42,22 +38,26 @@ class Published:
     evidence: Literal["printed", "figure", "unchecked"]
     source: str
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is a row of the paper that is run again here."""
+        return self.method.startswith("DiffPrune")
+
     def reference(self) -> Reference:
-        """The same as a point that `write_report` shows beside runs."""
-        is_paper = self.method.startswith("DiffPrune")
+        """The same as a point of a report."""
         return Reference(
             label=self.method,
             error=self.error,
             macs=self.widths.macs,
             parameters=self.widths.parameters,
             widths=str(self.widths),
-            note=f"{self.source} ({EVIDENCE[self.evidence]})",
-            group="the paper" if is_paper else "others, published",
+            note=f"{self.source}; {_EVIDENCE[self.evidence]}",
+            group="the paper" if self.is_ours else "others, published",
         )
 
 
 def lenet5_on_mnist() -> tuple[Published, ...]:
-    """The paper's Table 1 and later results, in the same four-number convention.
+    """Return the paper's Table 1 and later results, in the same four numbers.
 
     Examples:
         >>> paper = lenet5_on_mnist()[1]

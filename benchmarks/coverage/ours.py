@@ -27,7 +27,7 @@ def cut(model: nn.Module, inputs: Inputs, ratio: float) -> Cut:
         if not len(groups):
             raise RefusedError(main_reason(groups))
         keeps = {group.name: random_mask(group.size, ratio) for group in groups}
-        return Cut(removal(model, inputs, groups, keeps).model, len(keeps))
+        return Cut(removal(model, inputs, groups, keep=keeps).model, len(keeps))
     except DiffpruneError as error:
         raise RefusedError(str(error)) from error
 

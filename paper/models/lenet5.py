@@ -1,12 +1,13 @@
-"""Reference networks with a place for a gate after every layer; no training, no data.
+"""LeNet-5 with a place for a gate after every layer, and what a narrow one costs.
 
 A model takes the *maker* of its gates: `LeNet5(partial(Gate, u="softmax"))` is gated,
 `LeNet5()` is the plain network. Both have the same layers under the same names.
 """
 
 from collections.abc import Callable
-from typing import final
+from typing import NamedTuple, TypeVar, final
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
 
@@ -14,6 +15,13 @@ from diffprune._core.types import Float
 
 MakeGate = Callable[[int], nn.Module]
 """From the number of units on dimension 1 to the module that gates them."""
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+_KERNEL = 5 * 5
+_CONV1_PIXELS = 24 * 24
+_CONV2_PIXELS = 8 * 8
+_NUM_CLASSES = 10
 
 
 @final
@@ -25,7 +33,6 @@ class LeNet5(nn.Module):
     multiply: a gate is never negative, so it commutes with taking a maximum.
 
     Examples:
-        >>> import torch
         >>> LeNet5()(torch.zeros(2, 1, 28, 28)).shape
         torch.Size([2, 10])
     """
@@ -51,3 +58,47 @@ class LeNet5(nn.Module):
         x = self.gate_flat(x.flatten(start_dim=1))
         x = self.gate_fc1(relu(self.fc1(x)))
         return self.fc2(x)
+
+
+def channels_last(model: ModuleT) -> ModuleT:
+    """Store convolutions with the channels last, where pooling is faster."""
+    return model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - torch's annotations lack it
+
+
+class Widths(NamedTuple):
+    """Units behind the four places of gates, with the costs that follow from them.
+
+    Examples:
+        >>> dense = Widths(20, 50, 800, 500)
+        >>> print(dense, dense.parameters, dense.macs)
+        20-50-800-500 431080 2293000
+    """
+
+    conv1: int
+    conv2: int
+    flat: int
+    fc1: int
+
+    @property
+    def weights(self) -> int:
+        """Number of weights without biases, as the literature's tables count."""
+        return _KERNEL * self.conv1 * (1 + self.conv2) + self._dense_weights
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights and biases."""
+        return self.weights + self.conv1 + self.conv2 + self.fc1 + _NUM_CLASSES
+
+    @property
+    def macs(self) -> int:
+        """Multiply-accumulate operations for one image."""
+        conv1 = _KERNEL * _CONV1_PIXELS * self.conv1
+        conv2 = _KERNEL * _CONV2_PIXELS * self.conv1 * self.conv2
+        return conv1 + conv2 + self._dense_weights
+
+    @property
+    def _dense_weights(self) -> int:
+        return (self.flat + _NUM_CLASSES) * self.fc1
+
+    def __str__(self) -> str:
+        return "-".join(map(str, self))

@@ -24,6 +24,10 @@ class TraceError(DiffpruneError, RuntimeError):
     """A model whose forward pass cannot be written down as one graph."""
 
 
+class RuleError(DiffpruneError, RuntimeError):
+    """A rule for an op that raised something; the message names the op and the line."""
+
+
 class RemovalError(DiffpruneError, RuntimeError):
     """A removal that would change what the model computes; nothing was changed."""
 

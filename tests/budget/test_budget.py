@@ -13,10 +13,6 @@ from diffprune.errors import ArgumentError
         (1, 200.0),
         (40, 40.0),
         (40.5, 40.5),
-        ("5 ms", 0.005),
-        ("250us", 0.00025),
-        ("1.5 MB", 1.5e6),
-        ("2e3 kb", 2e6),
         ("3 M", 3e6),
     ],
 )
@@ -24,15 +20,37 @@ def test_amounts_are_fractions_numbers_or_text(amount, expected):
     assert absolute(amount, 200.0, "macs") == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "amount", "expected"),
+    [
+        ("latency", "5 ms", 0.005),
+        ("latency", "250us", 0.00025),
+        ("memory", "1.5 MB", 1.5e6),
+        ("size", "2e3 kb", 2e6),
+        ("parameters", "2 k", 2e3),
+    ],
+)
+def test_every_cost_has_its_own_units(name, amount, expected):
+    assert absolute(amount, 200.0, name) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"latency": "5 kB"}, {"size": "5 ms"}, {"macs": "5 MB"}], ids=str
+)
+def test_a_unit_of_another_cost_is_refused(asked):
+    with pytest.raises(ArgumentError, match=r"is no amount of .* such as"):
+        Budget(**asked)
+
+
 @pytest.mark.parametrize("amount", [0, -0.5, float("nan"), float("inf")])
 def test_amounts_that_cannot_be_met_are_refused(amount):
-    with pytest.raises(ArgumentError, match=r"params=.* cannot be met"):
-        Budget(params=amount)
+    with pytest.raises(ArgumentError, match=r"parameters=.* cannot be met"):
+        Budget(parameters=amount)
 
 
 @pytest.mark.parametrize("text", ["5", "ms", "5 parsecs", "1.2.3 ms", "-5 ms"])
 def test_text_without_number_or_unit_is_refused(text):
-    with pytest.raises(ArgumentError, match="write a number and a unit"):
+    with pytest.raises(ArgumentError, match="write a number and one of the units"):
         Budget(latency=text)
 
 

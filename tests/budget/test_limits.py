@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -21,9 +23,44 @@ def network():
 
 
 def test_amounts_are_of_the_whole_model(network):
-    ((macs, params),) = make_limits([Budget(macs=0.5, params=30)], network)
+    ((macs, params),) = make_limits([Budget(macs=0.5, parameters=30)], network)
     assert (macs.whole, macs.most) == (104, 52)
     assert (params.whole, params.most) == (30 + 70 + 22, 30)
+
+
+@pytest.mark.parametrize("batch", [1, 8])
+def test_multiply_adds_and_memory_are_per_example(batch):
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    x = torch.rand(batch, 4)
+    groups = find_groups(model, x)
+    network = Network(model, x, groups, tuple(groups))
+    ((macs, memory),) = make_limits([Budget(macs=30, memory="20 B")], network)
+    assert (macs.whole, macs.most) == (36, 30)
+    assert (memory.whole, memory.most) == (4 * (6 + 2), 20)
+
+
+def test_a_number_per_example_needs_a_number_of_examples():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.one, self.other = nn.Linear(4, 6), nn.Linear(6, 2)
+
+        def forward(self, x, y):
+            return self.other(self.one(x)).sum() + y.sum()
+
+    x = torch.rand(3, 4), torch.rand(5)
+    groups = find_groups(Sum(), x)
+    network = Network(Sum(), x, groups, tuple(groups))
+    with pytest.raises(ArgumentError, match=r"macs=30 is per example.*\n.*`macs=0.3`"):
+        make_limits([Budget(macs=30)], network)
+    assert make_limits([Budget(macs=0.5, parameters=30)], network)
+
+
+def test_a_tiny_share_of_the_latency_may_have_been_meant_in_seconds(network):
+    ((macs,),) = make_limits([Budget(macs=0.005)], network)
+    limit = replace(macs, name="latency")
+    with pytest.raises(ArgumentError, match=r'for a time, type `latency="5 ms"`'):
+        check_reachable([limit], torch.tensor([2.0, 2.0]))
 
 
 def test_a_cost_is_worked_out_once_for_all_budgets(network):
@@ -71,7 +108,7 @@ def test_the_range_that_is_named_can_be_met(network):
 
 
 def test_marginal_costs_are_those_of_one_unit_more(network):
-    (limits,) = make_limits([Budget(macs=0.5, params=0.5)], network)
+    (limits,) = make_limits([Budget(macs=0.5, parameters=0.5)], network)
     found = marginal(limits, [1.0, 10.0], torch.tensor([3.0, 5.0]).double())
     macs, params = [4 + 5, 3 + 2], [5 + 5, 4 + 2]
     expected = [m / 104 + 10 * p / 122 for m, p in zip(macs, params, strict=True)]

@@ -4,7 +4,7 @@ import cooper
 import pytest
 import torch
 
-from diffprune._budget.multiplier import Gains, Multiplier
+from diffprune._budget.controller import Gains, Multiplier
 
 GAINS = [Gains(0.1), Gains(0.1, 0.5), Gains(0.05, 1.0, 0.9), Gains(0.2, 0.3, 0.5)]
 STEPS = 60

@@ -33,7 +33,7 @@ def network_of(name):
 def half(network):
     """The model with every other unit of each group removed, and its widths."""
     keep = {g.name: torch.arange(g.size) % 2 == 0 for g in network.gated}
-    small = apply_plan(network.model, plan_removal(network.groups, keep))
+    small = apply_plan(network.model, plan_removal(network.groups, keep=keep))
     return small, torch.tensor([int(units.sum()) for units in keep.values()])
 
 

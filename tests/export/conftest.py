@@ -3,8 +3,8 @@ import torch
 from torch import nn
 
 import diffprune as dp
+from benchmarks.resnets import resnet18
 from paper.models.lenet5 import LeNet5
-from paper.models.resnets import resnet18
 
 
 class Reader(nn.Module):
@@ -38,13 +38,15 @@ def third(model, inputs):
     """Without a third of its units."""
     groups = dp.find_groups(model, inputs)
     masks = {g.name: torch.arange(g.size) % 3 != 1 for g in groups}
-    return dp.remove(model, inputs, masks), inputs
+    return dp.remove(model, inputs, keep=masks), inputs
 
 
 def lenet5():
     """Pruned by gates in the model; what is left of one chooses features."""
     images = torch.rand(3, 1, 28, 28)
-    pruner = dp.Pruner(LeNet5(dp.Gate), images, schedule=lambda _: False)
+    pruner = dp.Pruner(
+        LeNet5(dp.Gate), images, remove_every=lambda _: False, strength=1e-5
+    )
     for gate in pruner.gates.values():
         gate.logits.data[::3] = -2.0
     return pruner.finalize(), images

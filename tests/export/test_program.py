@@ -111,7 +111,7 @@ def test_what_cannot_be_exported_is_refused(model, error, match, tmp_path):
 
 def test_a_pruner_has_to_be_finished():
     pruner = dp.Pruner(
-        nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)), torch.rand(2, 3)
+        nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)), torch.rand(2, 3), strength=1e-5
     )
     with pytest.raises(
         ArgumentError, match=r"Export what `pruner.finalize\(\)` return"

@@ -98,11 +98,13 @@ def test_named_gates_are_found_at_any_depth(model):
     assert list(named_gates(nn.ModuleDict({"body": model}))) == ["body.1", "body.3"]
 
 
-def test_updates_are_fused_where_that_works():
+def test_the_kernel_of_the_optimizer_is_the_users_choice():
+    assert all("fused" not in g for g in parameter_groups(nn.Sequential(Gate(3))))
+
+
+def test_the_optimizers_own_weight_decay_stays_unless_another_is_given():
     model = nn.Sequential(nn.Linear(4, 3), Gate(3))
-    assert all(group["fused"] for group in parameter_groups(model))
-    sparse = nn.Sequential(nn.Embedding(5, 3, sparse=True), Gate(3))
-    assert not any("fused" in group for group in parameter_groups(sparse))
-    optimizer = torch.optim.SGD(parameter_groups(sparse), lr=0.1)
-    sparse(torch.tensor([[1, 2, 3]])).sum().backward()
-    optimizer.step()
+    weights, gates = torch.optim.AdamW(
+        parameter_groups(model), weight_decay=0.3
+    ).param_groups
+    assert (weights["weight_decay"], gates["weight_decay"]) == (0.3, 0.0)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from diffprune import Gate
-from diffprune.gates.pooled import Bank, is_plain
+from diffprune.gates.pooled import PooledGates, can_be_pooled
 
 STRENGTHS = [1.0, 2.0, 3.0, 0.5]
 
@@ -19,7 +19,7 @@ def gates(request):
 
 
 def bank(gates):
-    return Bank({str(number): gate for number, gate in enumerate(gates)})
+    return PooledGates({str(number): gate for number, gate in enumerate(gates)})
 
 
 def pooled_values(gates):
@@ -109,20 +109,31 @@ def test_gradients_match_finite_differences():
             )
 
 
-@pytest.mark.parametrize(
-    "gate", [Gate(3, u="softmax"), Gate(3, dropout=0.1)], ids=["softmax", "noise"]
-)
-def test_gates_that_compete_or_are_noisy_are_not_plain(gate):
-    assert not is_plain(gate)
-    assert is_plain(Gate(3))
+def test_gates_that_compete_are_not_pooled():
+    assert not can_be_pooled(Gate(3, u="softmax"))
+    assert can_be_pooled(Gate(3))
+
+
+def test_noise_is_drawn_as_by_the_gates_alone():
+    gates = [Gate(5, dropout=0.3).double(), Gate(4, dropout=0.5, min_open=4).double()]
+    torch.manual_seed(3)
+    alone = [gate.values() for gate in gates]
+    expected = gradients(gates, sum(values.square().sum() for values in alone))
+    torch.manual_seed(3)
+    pooled = pooled_values(gates)
+    for one, other in zip(pooled, alone, strict=True):
+        torch.testing.assert_close(one, other)
+    found = gradients(gates, sum(values.square().sum() for values in pooled))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_gates_of_all_kinds_are_evaluated_together():
     mixed = {"plain": Gate(3), "competing": Gate(4, u="softmax")}
-    found = Bank(mixed).values()
+    found = PooledGates(mixed).values()
     for name, gate in mixed.items():
         torch.testing.assert_close(found[name], gate.values())
-    both = Bank(mixed).penalty({"plain": 1.0, "competing": 2.0})
+    both = PooledGates(mixed).penalty({"plain": 1.0, "competing": 2.0})
     alone = mixed["plain"].prob_open().sum() + 2 * mixed["competing"].prob_open().sum()
     torch.testing.assert_close(both, alone)
 
@@ -142,16 +153,16 @@ def reset(gate):
 @pytest.mark.parametrize(
     "change", [cut, load, reset, Gate.double, Gate.bfloat16], ids=lambda f: f.__name__
 )
-def test_a_bank_notices_that_its_gates_have_changed(change):
+def test_pooled_gates_notice_that_their_gates_have_changed(change):
     gates = {"one": Gate(5), "other": Gate(7)}
-    kept = Bank(gates)
+    kept = PooledGates(gates)
     before = kept.values(), kept.penalty({"one": 1.0, "other": 1.0})
     del before
     for gate in (
         gates.values() if change in {Gate.double, Gate.bfloat16} else [gates["one"]]
     ):
         change(gate)
-    fresh = Bank(gates)
+    fresh = PooledGates(gates)
     for name, values in kept.values().items():
         assert torch.equal(values, fresh.values()[name])
     strengths = {"one": 2.0, "other": 1.0}

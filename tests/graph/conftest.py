@@ -39,7 +39,7 @@ def sizes(x):
         inputs = x if inputs is None else inputs
         groups = find_groups(model, inputs, **options)
         keep = {group.name: torch.arange(group.size) != 1 for group in groups}
-        remove(model, inputs, keep, **options)
+        remove(model, inputs, keep=keep, **options)
         return {group.name: group.size for group in groups}
 
     return check

@@ -51,7 +51,7 @@ def test_a_far_miss_is_an_error_too():
     ("options", "message"),
     [
         ({"freeze": "head"}, r"list of names: `freeze=\['head'\]`"),
-        ({"heads": "half"}, '"both", "whole" or "inside", got \'half\''),
+        ({"heads": "half"}, '"both", "whole" or "head_dim", got \'half\''),
         ({"rules": {torch.roll: None}}, r"such as `torch.ops.aten.roll`.*method roll"),
     ],
 )
@@ -61,7 +61,7 @@ def test_options_that_cannot_be_meant_are_refused(options, message):
 
 
 @pytest.mark.parametrize(
-    ("heads", "found"), [("both", {6, 4}), ("whole", {4}), ("inside", {6})]
+    ("heads", "found"), [("both", {6, 4}), ("whole", {4}), ("head_dim", {6})]
 )
 def test_attention_loses_heads_units_inside_or_both(heads, found):
     class Attention(nn.Module):

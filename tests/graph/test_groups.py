@@ -106,7 +106,7 @@ def test_groups_of_a_smaller_model_are_those_it_is_found_to_have(name):
     model, x = ZOO[name]()
     groups = find_groups(model, x)
     keep = {group.name: torch.arange(group.size) > 0 for group in groups}
-    small = remove(model, x, keep)
+    small = remove(model, x, keep=keep)
     found = find_groups(small, x)
     assert groups.keep(keep).macs() == found.macs()
     assert groups.keep(keep).parameters() == found.parameters()

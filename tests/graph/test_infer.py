@@ -3,7 +3,9 @@ import torch
 from torch import nn
 
 from diffprune import find_groups
-from diffprune._graph.infer import functional_op
+from diffprune._graph.ops import functional_op, is_in_place
+from diffprune.errors import RuleError
+from diffprune.rules import OpRule, Unsupported, zero_if_first
 
 aten = torch.ops.aten
 
@@ -26,12 +28,68 @@ def test_an_op_without_a_rule_freezes_and_is_reported(between, reason):
     assert "Teach it with `rules={torch.ops.aten.fft_rfft: rule}`" in text
 
 
-def test_a_rule_that_fails_is_no_rule(between, reason):
-    def rule(*_):
-        raise ValueError
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [(aten.add_.Tensor, True), (aten.add.out, False), (aten.__and__.Tensor, False)],
+)
+def test_only_ops_in_place_replace_their_argument(op, expected):
+    assert is_in_place(op) is expected
 
+
+def unsupported(*_):
+    raise Unsupported
+
+
+def takes_nothing(call):
+    del call
+
+
+@pytest.mark.parametrize("rule", [unsupported, takes_nothing])
+def test_a_rule_may_not_know_a_form_of_its_op(between, reason, rule):
     model = between(lambda m, h: m.last(h.relu()))
-    assert "no rule says" in reason(model, rules={aten.relu: rule})
+    assert "no rule says how this form of op" in reason(model, rules={aten.relu: rule})
+
+
+BUGS = {
+    "ValueError": lambda *_: int("x"),
+    "TypeError": lambda *_: len(3),
+    "IndexError": lambda _, x: x.axes[7],
+    "AttributeError": lambda _, x: x.axis,
+    "KeyError": lambda *_: {}["x"],
+}
+
+
+@pytest.mark.parametrize("kind", BUGS)
+def test_a_mistake_in_a_rule_is_raised_with_op_and_lines(between, x, kind):
+    model = between(lambda m, h: m.last(h.relu()))
+    with pytest.raises(RuleError) as error:
+        find_groups(model, x, rules={aten.relu: BUGS[kind]})
+    text = str(error.value)
+    assert f"raised {kind}" in text
+    assert "`aten.relu` in the model's own forward (conftest.py:" in text
+    assert "test_infer.py:" in text
+    assert "raise diffprune.rules.Unsupported" in text
+
+
+def test_a_mistake_about_zeros_is_raised_with_op_and_lines(between, x):
+    def zeros(known, step):
+        return known[step]
+
+    rule = OpRule(lambda _, x: x.axes, zeros=zeros)
+    model = between(lambda m, h: m.last(h.relu()))
+    with pytest.raises(RuleError, match=r"`zeros` for `aten.relu` .* raised TypeError"):
+        find_groups(model, x, rules={aten.relu: rule})
+
+
+def test_a_rule_states_what_becomes_of_zeros(between, sizes):
+    def keep(call, x, *_):
+        del call
+        return x.axes
+
+    model = between(lambda _, h: h.renorm(2, 0, 5.0).sum(1))
+    assert sizes(model, rules={aten.renorm: keep}) == {}
+    rule = OpRule(keep, zeros=zero_if_first)
+    assert sizes(model, rules={aten.renorm: rule}) == {"first": 8}
 
 
 def test_users_teach_rules_by_op_or_overload(between, sizes):

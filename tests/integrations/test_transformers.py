@@ -50,7 +50,7 @@ def cut(model, inputs):
         group.name: torch.arange(group.size) >= number % group.size
         for number, group in enumerate(groups)
     }
-    return dp.remove(model, inputs, masks)
+    return dp.remove(model, inputs, keep=masks)
 
 
 @pytest.fixture(

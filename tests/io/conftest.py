@@ -37,7 +37,7 @@ def inputs():
 @pytest.fixture(scope="session")
 def pruned():
     keep = {"fc1": torch.arange(16) % 2 == 0, "fc2": torch.arange(12) % 2 == 1}
-    return dp.remove(Net(), torch.rand(4, 5), keep)
+    return dp.remove(Net(), torch.rand(4, 5), keep=keep)
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ class Placed(Net):
 def make(kind=Net, seed=0, **options):
     torch.manual_seed(seed)
     model = kind(**options)
-    pruner = dp.Pruner(model, torch.rand(4, 5), strength=0.02, schedule=20)
+    pruner = dp.Pruner(model, torch.rand(4, 5), strength=0.02, remove_every=20)
     groups = pruner.parameter_groups(lr=0.01, gate_lr=0.05)
     optimizer = optim.Adam(groups)
     scheduler = optim.lr_scheduler.ExponentialLR(optimizer, 0.999)
@@ -182,8 +182,8 @@ def edited(path, change):
             r"`fc1.bias` it hold",
         ),
         (lambda s: s["pruner"].update(plan="{}"), "not a removal plan"),
-        (lambda s: s["pruner"]["gates"].pop("fc1"), "it has the gates"),
-        (lambda s: s["pruner"]["gates"].update(fc1=([99], [0])), "keeps other units"),
+        (lambda s: s["pruner"]["kept"].pop("fc1"), "it has the gates"),
+        (lambda s: s["pruner"]["kept"].update(fc1=[99]), "keeps other units"),
         (lambda s: s["pruner"].pop("steps"), "damaged, or that of another model"),
         (lambda s: s["optimizer"]["param_groups"].pop(), "groups of"),
     ],

@@ -76,7 +76,7 @@ def test_a_fresh_model_computes_what_the_saved_one_does(name, tmp_path):
     model, inputs = ZOO[name]()
     groups = find_groups(model, inputs)
     masks = {g.name: torch.arange(g.size) % 3 != 1 for g in groups}
-    small = apply_plan(model, plan_removal(groups, masks))
+    small = apply_plan(model, plan_removal(groups, keep=masks))
     fresh = round_trip(small, ZOO[name].build().eval(), tmp_path)
     assert_same(small, fresh)
     for one, other in zip(outputs(small, inputs), outputs(fresh, inputs), strict=True):
@@ -100,7 +100,7 @@ class Residual(nn.Module):
 
 def test_placed_gates_give_way_to_what_became_of_them(tmp_path):
     images = torch.rand(2, 1, 8, 8)
-    pruner = dp.Pruner(Residual(), images, schedule=lambda _: False)
+    pruner = dp.Pruner(Residual(), images, remove_every=lambda _: False, strength=1e-5)
     pruner.gates["gate1"].logits.data[:4] = -2.0
     pruner.gates["gate2"].logits.data[2:6] = -2.0
     small = pruner.finalize().eval()

@@ -86,7 +86,7 @@ def test_what_cannot_be_saved_is_refused(build, match, tmp_path):
 
 
 def test_a_model_with_a_pruner_is_refused(make, inputs, tmp_path):
-    pruner = dp.Pruner(make(), inputs)
+    pruner = dp.Pruner(make(), inputs, strength=1e-5)
     with pytest.raises(ArgumentError, match=r"Save what `pruner.finalize\(\)` returns"):
         dp.save_pruned(pruner.model, tmp_path)
 

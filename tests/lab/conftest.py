@@ -6,7 +6,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune._surgery.compare import Certificate
 from diffprune.lab import Epoch, Recipe, Task, read_run, train
 from diffprune.lab.image_batches import Batches, Examples
@@ -45,7 +45,7 @@ def recipe():
         lr=1e-2,
         gate_lr=3e-2,
         strength=1e-1,
-        remove_every=4,
+        pruner={"remove_every": 4},
         decay="cosine",
     )
 
@@ -100,7 +100,7 @@ def make_epoch(number, gates):
 
 def make_removal(number, gates):
     certificate = Certificate(1e-6, number * 1e-7, "float32")
-    return Shrinkage(
+    return RemovalRecord(
         30 * number, widths(number, gates), 40_000 // number, 9, certificate
     )
 
@@ -148,3 +148,10 @@ def write_run():
 def make_run(tmp_path):
     """Writes a run folder under a temporary directory."""
     return lambda name, **options: _write_run(tmp_path / "runs" / name, **options)
+
+
+@pytest.fixture
+def no_vega(monkeypatch):
+    """Leave the bundle out that takes seconds to make; browsers need it, tests not."""
+    vl_convert = pytest.importorskip("vl_convert", reason="reports are drawn with it")
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda _: "/* vega */")

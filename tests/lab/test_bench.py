@@ -36,7 +36,9 @@ def folder(tmp_path_factory, recipe):
 
 @pytest.fixture(scope="module")
 def found(folder):
-    return {(m.network, m.engine): m for m in bench(folder, batch=50, rounds=3)}
+    return {
+        (m.network, m.engine): m for m in bench(folder, trust=True, batch=50, rounds=3)
+    }
 
 
 def test_networks_are_measured_in_every_engine(found):
@@ -70,14 +72,14 @@ def test_a_dense_run_has_no_gated_network(folder, recipe, tmp_path):
 
     make_task, _ = load_task(f"{folder.parent / 'benched.py'}:wide")
     train(make_task, replace(recipe, strength=None, epochs=1), out=tmp_path)
-    networks = {m.network for m in bench(tmp_path, rounds=2, onnx=False)}
+    networks = {m.network for m in bench(tmp_path, trust=True, rounds=2, onnx=False)}
     assert networks == {"dense", "small"}
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on import
 def test_compiled_networks_can_be_measured(folder):
-    found = bench(folder, rounds=2, compiled=True, onnx=False)
+    found = bench(folder, trust=True, rounds=2, compiled=True, onnx=False)
     assert {m.network for m in found if m.engine == COMPILED} == {
         "dense",
         "gated",
@@ -89,7 +91,7 @@ def test_an_unfinished_run_is_refused(folder, tmp_path):
     for name in ("recipe.json", "environment.json", "task.json"):
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     with pytest.raises(ArgumentError, match="is unfinished: it has 0 of 3 epochs"):
-        bench(tmp_path)
+        bench(tmp_path, trust=True)
 
 
 def test_threads_are_left_as_they_were(found):

@@ -56,7 +56,7 @@ def emptied(case):
     groups = find_groups(model, inputs)
     masks = {group: torch.zeros(groups[group].size, dtype=torch.bool)}
     zeroed = mask(model, groups, masks)
-    return model, inputs, zeroed, gone, removal(model, inputs, groups, masks)
+    return model, inputs, zeroed, gone, removal(model, inputs, groups, keep=masks)
 
 
 @pytest.fixture(params=BRANCHES)
@@ -138,7 +138,7 @@ def test_the_smaller_network_can_be_cut_further(branch):
     model, inputs, _, _, small = branch
     groups = find_groups(small.model, inputs)
     masks = {g.name: torch.arange(g.size) % 3 > 0 for g in groups if g.size > 1}
-    later = plan_removal(groups, masks)
+    later = plan_removal(groups, keep=masks)
     twice, once = apply_plan(small.model, later), small.plan.then(later)
     assert str(apply_plan(model, once)) == str(twice)
     outputs(twice, inputs)

@@ -24,7 +24,7 @@ def cut(entry, seed):
     """The network without random units, and how many units each atom keeps."""
     model, _, groups = entry
     keep = testing.random_keep(groups, seed=seed)
-    small = apply_plan(model, plan_removal(groups, keep))
+    small = apply_plan(model, plan_removal(groups, keep=keep))
     return small, {groups[name].atom: int(kept.sum()) for name, kept in keep.items()}
 
 

@@ -278,7 +278,7 @@ def noisy_run(seed, every):
         x,
         strength=0.02,
         gate=lambda group: gate(group.size),
-        schedule=every,
+        remove_every=every,
         reopen=0.01,
     )
     optimizer = optim.Adam(pruner.parameter_groups(lr=1e-2, gate_lr=0.05))

@@ -8,14 +8,14 @@ import diffprune
 
 SURFACE = {
     "ApproximateBernoulli": "base u threshold sharpness * validate_args",
-    "Budget": "* macs params memory size latency steps",
+    "Budget": "* macs parameters memory size latency steps",
     "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness init_std "
     "beta_margin dim base index min_open",
     "Groups": "groups frozen attributes tensors products solution",
     "Plan": "kept tensors attributes stubs certificate",
     "PruneGroup": "name size axes parameters macs atom",
-    "Pruner": "model example_inputs * strength budget gate schedule reopen patience "
-    "round_to freeze heads rules on_removal on_budget",
+    "Pruner": "model example_inputs * strength budget freeze heads rules gate "
+    "remove_every reopen patience round_to on_removal on_budget",
     "Recipe": "* name epochs batch_size lr gate_lr weight_decay decay decay_after "
     "decay_factor clip_norm amp gate strength budget remove_every reopen seed",
     "Task": "* model train test validation loss error optimizer",
@@ -33,9 +33,9 @@ SURFACE = {
     "load_pruned": "model folder * optimizer",
     "load_sparse": "model path",
     "parameter_groups": "model * weight_decay lr gate_lr",
-    "plan_removal": "groups keep * round_to min_units scores",
+    "plan_removal": "groups * keep round_to min_units scores",
     "read_run": "folder",
-    "remove": "model example_inputs keep * round_to min_units scores refit **options",
+    "remove": "model example_inputs * keep round_to min_units scores refit **options",
     "shrink": "model data loss budget * refit round_to choosing fitting report "
     "progress **options",
     "save_checkpoint": "path pruner optimizer * extra",
@@ -47,9 +47,10 @@ SURFACE = {
 }
 METHODS = {
     "ApproximateBernoulli": "expand prob_open rsample sample",
-    "Budget": "asked to_dict",
-    "Gate": "at_floor extra_repr forward is_open keep_ prob_open values",
-    "Groups": "macs parameters",
+    "Budget": "asked needed_steps to_dict",
+    "Gate": "at_floor extra_repr forward is_open keep_ margin penalty prob_open "
+    "reopening sample values",
+    "Groups": "keep macs narrowed parameters",
     "Plan": "from_json then to_json without",
     "PruneGroup": "",
     "Pruner": "add_copy finalize load_state_dict parameter_groups penalty "

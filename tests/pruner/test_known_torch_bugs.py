@@ -21,7 +21,7 @@ class Strided(nn.Module):
 
 def shrink(model, left):
     """Remove all but a few units of the first convolution."""
-    pruner = Pruner(model, torch.randn(2, 3, 9, 9))
+    pruner = Pruner(model, torch.randn(2, 3, 9, 9), strength=1e-5)
     with torch.no_grad():
         pruner.gates["conv"].logits[left:] = -5.0
     pruner.remove_closed_()

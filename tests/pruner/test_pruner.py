@@ -37,7 +37,9 @@ X = torch.linspace(-1, 1, 20).view(4, 5)
 
 
 def make(**options):
-    pruner = dp.Pruner(Net(), X, **{"schedule": lambda _: False, **options})
+    pruner = dp.Pruner(
+        Net(), X, **{"remove_every": lambda _: False, "strength": 1e-5, **options}
+    )
     return pruner, optim.Adam(pruner.parameter_groups(lr=1e-2, gate_lr=1e-6))
 
 
@@ -81,7 +83,7 @@ def assert_untouched(before, pruner, optimizer):
 
 
 def test_users_references_stay_valid():
-    pruner, optimizer = make(schedule=1)
+    pruner, optimizer = make(remove_every=1)
     model = pruner.model
     close_(pruner, fc1=[0, 3], fc2=[6])
     record = step_(pruner, optimizer)
@@ -94,10 +96,10 @@ def test_users_references_stay_valid():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "expected"), [(1, 1), (3, 3), (lambda step: step == 4, 4)]
+    ("remove_every", "expected"), [(1, 1), (3, 3), (lambda step: step == 4, 4)]
 )
-def test_removal_happens_when_the_schedule_says_so(schedule, expected):
-    pruner, optimizer = make(schedule=schedule)
+def test_removal_happens_when_the_schedule_says_so(remove_every, expected):
+    pruner, optimizer = make(remove_every=remove_every)
     close_(pruner, fc1=[1])
     records = [step_(pruner, optimizer) for _ in range(5)]
     assert [r.step for r in records if r is not None] == [expected]
@@ -146,7 +148,7 @@ def test_accumulated_gradients_survive_a_removal():
 
 
 def test_moving_averages_are_cut_too():
-    pruner, optimizer = make(schedule=2)
+    pruner, optimizer = make(remove_every=2)
     average = AveragedModel(pruner.model, multi_avg_fn=get_ema_multi_avg_fn(0.5))
     pruner.add_copy(average)
     close_(pruner, fc1=[1, 2])
@@ -167,7 +169,7 @@ def test_only_copies_are_accepted_as_copies():
 
 
 def test_loss_scaling_goes_on():
-    pruner, optimizer = make(schedule=2)
+    pruner, optimizer = make(remove_every=2)
     scaler = torch.amp.GradScaler("cpu")
     close_(pruner, fc1=[1])
     for _ in range(4):
@@ -180,7 +182,7 @@ def test_loss_scaling_goes_on():
 
 
 def test_autocast_to_bfloat16():
-    pruner, optimizer = make(schedule=2)
+    pruner, optimizer = make(remove_every=2)
     close_(pruner, fc1=[1], fc2=[0])
     for _ in range(4):
         optimizer.zero_grad()
@@ -194,7 +196,7 @@ def test_autocast_to_bfloat16():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
 def test_other_dtypes(dtype):
-    pruner = dp.Pruner(Net().to(dtype), X.to(dtype))
+    pruner = dp.Pruner(Net().to(dtype), X.to(dtype), strength=1e-5)
     close_(pruner, fc1=[1])
     assert pruner.gates["fc1"].logits.dtype == dtype
     assert pruner.remove_closed_().certificate.dtype == str(dtype)[6:]
@@ -340,14 +342,14 @@ def test_nothing_works_after_finalize(call):
 
 def test_a_finalized_model_is_the_users_own():
     plain = Net()
-    pruner = dp.Pruner(plain, X)
+    pruner = dp.Pruner(plain, X, strength=1e-5)
     close_(pruner, fc1=[0, 1], fc2=[3])
     before = plain(X)
     small = pruner.finalize()
     assert small is plain
     assert list(small.state_dict()) == list(Net().state_dict())
     torch.testing.assert_close(small(X), before)
-    dp.Pruner(small, X)  # and may have another pruner
+    dp.Pruner(small, X, strength=1e-5)  # and may have another pruner
 
 
 def test_finalize_takes_the_optimizer_along():
@@ -362,7 +364,7 @@ def test_finalize_takes_the_optimizer_along():
 def test_two_pruners_are_refused():
     pruner, _ = make()
     with pytest.raises(ArgumentError, match="already has a pruner"):
-        dp.Pruner(pruner.model, X)
+        dp.Pruner(pruner.model, X, strength=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -393,15 +395,15 @@ def test_nothing_is_removed_while_numbers_are_broken(broken):
 def test_patterns_that_match_nothing_change_nothing(options, match):
     model = Net()
     with pytest.raises(UnknownNameError, match=match):
-        dp.Pruner(model, X, **options)
+        dp.Pruner(model, X, **{"strength": 1e-5, **options})
     assert str(model) == str(Net())
-    assert dp.Pruner(model, X).gates
+    assert dp.Pruner(model, X, strength=1e-5).gates
 
 
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"schedule": 0}, "schedule must be at least one step, got 0"),
+        ({"remove_every": 0}, "remove_every must be at least one step, got 0"),
         ({"reopen": 0.7}, "reopen is a probability of at most 1/2, got 0.7"),
         ({"round_to": 0}, "round_to must be at least 1, got 0"),
         ({"strength": -1.0}, "must be finite and >= 0, got -1.0"),
@@ -412,8 +414,33 @@ def test_patterns_that_match_nothing_change_nothing(options, match):
 def test_options_that_cannot_be_meant_are_refused(options, match):
     model = Net()
     with pytest.raises(ArgumentError, match=match):
+        dp.Pruner(model, X, **{"strength": 1e-5, **options})
+    assert str(model) == str(Net())
+
+
+BUDGET = dp.Budget(macs=0.5, steps=10)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({}, "give it `strength=` or `budget=`"),
+        ({"budget": BUDGET, "strength": 1e-4}, "leave `strength=` out"),
+        ({"budget": BUDGET, "remove_every": 3}, "leave `remove_every=` out"),
+        ({"budget": BUDGET, "reopen": 0.3}, "leave `reopen=` out"),
+        ({"budget": BUDGET, "patience": 7}, "leave `patience=` out"),
+        ({"budget": dp.Budget(macs=0.5)}, r"Type `Budget\(macs=0.5, steps=...\)`"),
+        ({"strength": 1e-4, "on_budget": print}, "leave it out, or give a `budget=`"),
+        ({"strength": 1e-4, "gate": lambda _: nn.ReLU()}, "made a ReLU for `fc1`"),
+        ({"strength": 1e-4, "gate": lambda _: dp.Gate(3)}, "a gate of 3 units for"),
+    ],
+)
+def test_combinations_that_mean_nothing_are_refused(options, match):
+    model = Net()
+    with pytest.raises(ArgumentError, match=match):
         dp.Pruner(model, X, **options)
     assert str(model) == str(Net())
+    assert dp.Pruner(model, X, strength=1e-5).gates
 
 
 def test_strengths_by_pattern_leave_the_rest_whole():
@@ -507,7 +534,7 @@ def test_the_plan_depends_on_the_gates_values_alone():
 def test_no_warning_on_the_way():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        pruner, optimizer = make(schedule=1)
+        pruner, optimizer = make(remove_every=1)
         close_(pruner, fc1=[1])
         step_(pruner, optimizer)
         pruner.finalize(optimizer)

@@ -93,7 +93,7 @@ def generate(model, length=40):
 
 def shrunk(model, example, strength, loss, steps=120):
     """Train with live removal; the pruner and the loss at the start and at the end."""
-    pruner = dp.Pruner(model, example, strength=strength, schedule=20)
+    pruner = dp.Pruner(model, example, strength=strength, remove_every=20)
     groups = pruner.parameter_groups(lr=3e-3, gate_lr=3e-2)
     optimizer = optim.Adam(groups)
     losses = []

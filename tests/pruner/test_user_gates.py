@@ -65,7 +65,7 @@ def make(*, pre_activation):
             nn.init.normal_(module.weight)
             nn.init.normal_(module.bias)
     x = torch.randn(4, 3, 6, 6, dtype=torch.float64)
-    pruner = dp.Pruner(model, x, schedule=lambda _: False)
+    pruner = dp.Pruner(model, x, remove_every=lambda _: False, strength=1e-5)
     for name, closed in CLOSED.items():
         pruner.gates[name].logits.data[closed] -= 5.0
     return pruner, x
@@ -90,7 +90,7 @@ def test_layouts_only_shrink_along_the_stream():
     pruner.remove_closed_()
     units = [set(range(13)) - set(CLOSED[name]) for name in OUTER]
     layouts = [units[0] | units[1] | units[2], units[1] | units[2], units[2]]
-    widths = [pruner.gates[name].width for name in OUTER]
+    widths = [pruner.shape().units[name] for name in OUTER]
     assert widths == [len(layout) for layout in layouts]
     assert pruner.model.blocks[1].conv1.in_channels == len(layouts[0])
     assert pruner.model.blocks[2].conv1.in_channels == len(layouts[1])
@@ -101,7 +101,7 @@ def test_a_closed_unit_that_a_norm_turns_into_a_constant_stays():
     pruner, _ = make(pre_activation=True)
     pruner.remove_closed_()
     last = 13 - len(CLOSED["blocks.2.outer"])
-    assert [pruner.gates[name].width for name in OUTER] == [13, 13, last]
+    assert [pruner.shape().units[name] for name in OUTER] == [13, 13, last]
 
 
 def test_a_residual_stream_trains_on_as_if_nothing_had_gone(stream):
@@ -149,7 +149,7 @@ class Flattened(nn.Module):
 @pytest.mark.parametrize("whole_filter", [False, True])
 def test_gates_after_a_flatten(whole_filter):
     model, x = Flattened().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
-    pruner = dp.Pruner(model, x)
+    pruner = dp.Pruner(model, x, strength=1e-5)
     closed = range(16) if whole_filter else [0, 5, 17, 40]
     pruner.gates["gate1"].logits.data[list(closed)] -= 5.0
     pruner.gates["gate2"].logits.data[:3] -= 5.0
@@ -173,7 +173,7 @@ def test_gates_in_a_row_that_let_nothing_through_leave_a_model_that_runs():
             return self.fc2(self.gate2(self.fc1(x).relu()))
 
     model, x = InARow().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
-    pruner = dp.Pruner(model, x)
+    pruner = dp.Pruner(model, x, strength=1e-5)
     pruner.gates["gate0"].logits.data[2] -= 5.0
     pruner.gates["gate1"].logits.data[:32] -= 5.0  # what is open is all of filter 2
     before = model.eval()(x)
@@ -190,7 +190,7 @@ def test_finalizing_in_train_mode_takes_the_values_of_inference(options):
             self.gate2 = dp.Gate(9, **options)
 
     model, x = Net().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
-    pruner = dp.Pruner(model, x)
+    pruner = dp.Pruner(model, x, strength=1e-5)
     before = model.eval()(x)
     model.train()
     small = pruner.finalize()
@@ -200,7 +200,12 @@ def test_finalizing_in_train_mode_takes_the_values_of_inference(options):
 
 def test_gates_are_not_made_for_a_model_that_has_some():
     with pytest.raises(ArgumentError, match="this model has its own: `gate1`, `gate2`"):
-        dp.Pruner(Flattened(), torch.rand(1, 1, 6, 6), gate=lambda g: dp.Gate(g.size))
+        dp.Pruner(
+            Flattened(),
+            torch.rand(1, 1, 6, 6),
+            gate=lambda g: dp.Gate(g.size),
+            strength=1e-5,
+        )
 
 
 def test_patterns_name_placed_gates():
@@ -213,8 +218,24 @@ def test_patterns_name_placed_gates():
     assert pruner.penalty() <= 2.0 * 9
 
 
+def test_what_a_gate_with_an_index_covers_is_left_whole():
+    class Shared(Flattened):
+        def __init__(self):
+            super().__init__()
+            self.gate2 = dp.Gate(3, index=torch.arange(9) % 3)
+
+    model, x = Shared().double(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
+    pruner = dp.Pruner(model, x, strength=1e-5)
+    pruner.gates["gate2"].logits.data[0] -= 5.0
+    pruner.gates["gate1"].logits.data[:4] -= 5.0
+    before = model.eval()(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), before, rtol=0, atol=1e-12)
+    assert small.fc1.out_features == 9
+
+
 def test_a_model_with_placed_gates_has_one_pruner():
     model, x = Flattened(), torch.rand(1, 1, 6, 6)
-    dp.Pruner(model, x)
+    dp.Pruner(model, x, strength=1e-5)
     with pytest.raises(ArgumentError, match="already has a pruner"):
-        dp.Pruner(model, x)
+        dp.Pruner(model, x, strength=1e-5)

@@ -46,7 +46,7 @@ def three():
     """The masked original, the smaller model and what is kept of every output."""
     model = Shared().double()
     groups = find_groups(model, X)
-    small = apply_plan(model, plan_removal(groups, KEEP))
+    small = apply_plan(model, plan_removal(groups, keep=KEEP))
     return mask(model, groups, KEEP), small, layout(groups, KEEP)
 
 
@@ -123,4 +123,4 @@ def test_nothing_is_said_about_anything_else(other):
 def test_a_removal_that_fails_because_of_it_says_so():
     keep = {"0": torch.arange(8) < 2}
     with pytest.raises(RemovalError, match=r"(?s)first in `2`.*: 0.5 becomes 1 in"):
-        remove(network(8), INPUTS, keep)
+        remove(network(8), INPUTS, keep=keep)

@@ -28,14 +28,14 @@ def groups():
 
 
 def test_a_plan_says_what_stays_of_every_tensor(groups):
-    plan = plan_removal(groups, {"0": torch.tensor([True, False, False, True])})
+    plan = plan_removal(groups, keep={"0": torch.tensor([True, False, False, True])})
     assert plan.kept == {"0": (0, 3)}
     assert plan.tensors["1.running_var"] == {0: (0, 3)}
     assert plan.tensors["3.weight"] == {1: (0, 1, 2, 3, 12, 13, 14, 15)}
 
 
 def test_keeping_everything_plans_nothing(groups):
-    plan = plan_removal(groups, {"0": torch.ones(4, dtype=torch.bool)})
+    plan = plan_removal(groups, keep={"0": torch.ones(4, dtype=torch.bool)})
     assert plan == Plan({}, {}, {})
     assert str(plan) == "nothing to remove"
 

@@ -28,14 +28,14 @@ def keep(n):
 
 
 def test_the_result_is_a_smaller_model_of_the_same_class():
-    small = remove(Net(), X, keep(7))
+    small = remove(Net(), X, keep=keep(7))
     assert type(small) is Net
     assert str(small) == str(Net()).replace("12", "7")
 
 
 def test_the_plan_comes_with_its_certificate():
     model = Net()
-    result = removal(model, X, find_groups(model, X), keep(7))
+    result = removal(model, X, find_groups(model, X), keep=keep(7))
     assert result.plan.kept == {"conv": tuple(range(5, 12))}
     assert result.plan.certificate.max_relative < 1e-10
     assert result.plan.certificate.dtype == "float64"
@@ -45,19 +45,21 @@ def test_the_plan_comes_with_its_certificate():
     ("options", "width"), [({"round_to": 4}, 8), ({"min_units": 9}, 9), ({}, 5)]
 )
 def test_widths_can_be_rounded(options, width):
-    small = remove(Net(), X, keep(5), **options)
+    small = remove(Net(), X, keep=keep(5), **options)
     assert small.conv.out_channels == width
 
 
 def test_scores_choose_what_stays():
     model = Net()
-    small = remove(model, X, keep(1), min_units=2, scores={"conv": torch.arange(12)})
+    small = remove(
+        model, X, keep=keep(1), min_units=2, scores={"conv": torch.arange(12)}
+    )
     assert torch.equal(small.fc.weight, model.fc.weight[:, 10:])
 
 
 def test_options_reach_group_discovery():
     with pytest.raises(UnknownNameError, match="`conv` cannot be cut: asked for"):
-        remove(Net(), X, keep(5), freeze=["conv"])
+        remove(Net(), X, keep=keep(5), freeze=["conv"])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_bad_masks_change_nothing(masks, error):
     model = Net()
     before = copy.deepcopy(model.state_dict())
     with pytest.raises(error):
-        remove(model, X, masks)
+        remove(model, X, keep=masks)
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
@@ -94,5 +96,5 @@ def test_a_wrong_cut_is_caught_named_and_changes_nothing():
     before = copy.deepcopy(model.state_dict())
     rules = {torch.ops.aten.roll: channels_stay}
     with pytest.raises(RemovalError, match="something else, first in `1`"):
-        remove(model, torch.rand(2, 3), {"0": keep(7)["conv"]}, rules=rules)
+        remove(model, torch.rand(2, 3), keep={"0": keep(7)["conv"]}, rules=rules)
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)

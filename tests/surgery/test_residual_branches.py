@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from diffprune._graph import find_groups
-from diffprune._graph.silence import Silencer
+from diffprune._graph.zeros import Silencer
 from diffprune._surgery.dead_units import zero_slices
 from diffprune._surgery.replacement_modules import Stub
 from diffprune._surgery.residual_branches import call_shapes, needed, silent_branches

@@ -45,7 +45,7 @@ def test_a_group_that_must_stay_cannot_be_cut_to_nothing(name, group):
     model, inputs = ZOO[name]()
     groups = find_groups(model, inputs)
     with pytest.raises(ArgumentError, match=f"`{group}` keeps none of its .* at least"):
-        removal(model, inputs, groups, {group: nothing(groups[group])})
+        removal(model, inputs, groups, keep={group: nothing(groups[group])})
 
 
 def test_one_branch_that_must_stay_does_not_keep_the_others():
@@ -99,6 +99,6 @@ def test_biases_move_without_a_trace_in_coarse_types_too(dtype):
     model, (x,) = ZOO["residual_mlp"]()
     model, x = model.to(dtype), x.to(dtype)
     groups = find_groups(model, x)
-    small = removal(model, x, groups, {"fc1": nothing(groups["fc1"])})
+    small = removal(model, x, groups, keep={"fc1": nothing(groups["fc1"])})
     assert small.plan.certificate.max_relative < 1e-10
     assert {p.dtype for p in small.model.parameters()} == {dtype}

@@ -76,7 +76,7 @@ class TestRemoval:
         model = model.double().eval()
 
         def wrong(model, example_inputs, groups, keep):
-            result = surgery.removal(model, example_inputs, groups, keep)
+            result = surgery.removal(model, example_inputs, groups, keep=keep)
             moved = result.model[1]
             (moved.bias if training else moved.running_mean).data += 1e-6
             return result
@@ -88,7 +88,7 @@ class TestRemoval:
 
     def test_other_inputs_show_what_the_example_does_not(self, monkeypatch):
         def wrong(model, example_inputs, groups, keep):
-            result = surgery.removal(model, example_inputs, groups, keep)
+            result = surgery.removal(model, example_inputs, groups, keep=keep)
             result.model[0].weight.data += 1.0
             return result
 

@@ -10,19 +10,22 @@ from diffprune.errors import ArgumentError
 
 Amount: TypeAlias = float | str
 
-DEFAULT_STEPS: Final = 2_000
-
-_UNITS: Final[Mapping[str, float]] = {
-    "s": 1.0,
-    "ms": 1e-3,
-    "us": 1e-6,
-    "b": 1.0,
-    "kb": 1e3,
-    "mb": 1e6,
-    "gb": 1e9,
-    "k": 1e3,
-    "m": 1e6,
-    "g": 1e9,
+_SECONDS: Final = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+_BYTES: Final = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}
+_COUNTS: Final = {"k": 1e3, "m": 1e6, "g": 1e9}
+_UNITS: Final[Mapping[str, Mapping[str, float]]] = {
+    "macs": _COUNTS,
+    "parameters": _COUNTS,
+    "memory": _BYTES,
+    "size": _BYTES,
+    "latency": _SECONDS,
+}
+_EXAMPLES: Final = {
+    "macs": "1.5 M",
+    "parameters": "200 k",
+    "memory": "1.5 MB",
+    "size": "200 kB",
+    "latency": "5 ms",
 }
 
 
@@ -34,14 +37,14 @@ class Budget:
     is text with a unit: `latency="5 ms"`, `size="200 kB"`, `macs="1.5 M"`.
 
     Attributes:
-        macs: Multiply-adds for the example inputs.
-        params: Parameters.
-        memory: Bytes of the activations of one forward pass of the example inputs.
+        macs: Multiply-adds for one example.
+        parameters: Parameters.
+        memory: Bytes of the activations of a forward pass, for one example.
         size: Bytes of the model as a file.
-        latency: Seconds of one forward pass of the example inputs, as measured on the
-            device the model is on.
-        steps: Optimizer steps of the whole training. Units leave during the first half,
-            the second lets the model recover.
+        latency: Seconds of one forward pass of the example inputs as they are, measured
+            on the device the model is on.
+        steps: Optimizer steps of the whole training; a `Pruner` needs it. Units leave
+            during the first half, the second lets the model recover.
 
     Examples:
         >>> Budget(macs=0.3, size="200 kB").asked()
@@ -49,11 +52,11 @@ class Budget:
     """
 
     macs: Amount | None = None
-    params: Amount | None = None
+    parameters: Amount | None = None
     memory: Amount | None = None
     size: Amount | None = None
     latency: Amount | None = None
-    steps: int = DEFAULT_STEPS
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         if not self.asked():
@@ -62,7 +65,7 @@ class Budget:
                 f"a budget limits something: give it one of {names}.\n"
                 "For three tenths of the multiply-adds, type `Budget(macs=0.3)`."
             )
-        if self.steps < 1:
+        if self.steps is not None and self.steps < 1:
             raise ArgumentError(f"steps must be at least 1, got {self.steps}.")
         for name, amount in self.asked().items():
             absolute(amount, 1.0, name)
@@ -75,6 +78,21 @@ class Budget:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
         return {**self.asked(), "steps": self.steps}
+
+    def needed_steps(self) -> int:
+        """The number of steps, where one is needed.
+
+        Raises:
+            ArgumentError: If it was not given.
+        """
+        if self.steps is None:
+            asked = ", ".join(f"{name}={one!r}" for name, one in self.asked().items())
+            raise ArgumentError(
+                "a pruner has to know how long training takes: half of it closes "
+                "units, the other half lets the model recover.\n"
+                f"Type `Budget({asked}, steps=...)`, the number of optimizer steps."
+            )
+        return self.steps
 
 
 def is_fraction(amount: Amount) -> bool:
@@ -97,19 +115,19 @@ def absolute(amount: Amount, whole: float, name: str) -> float:
     if not 0 < amount < math.inf:
         raise ArgumentError(
             f"{name}={amount} cannot be met: give a fraction up to 1, a larger number, "
-            'or text with a unit such as "5 ms" or "200 kB".'
+            f'or text with a unit such as "{_EXAMPLES[name]}".'
         )
     return amount * whole if is_fraction(amount) else float(amount)
 
 
 def _parse(text: str, name: str) -> float:
     found = re.fullmatch(r"\s*([\d.]+(?:e[+-]?\d+)?)\s*([a-z]+)\s*", text.lower())
-    if found is None or found[2] not in _UNITS or found[1].count(".") > 1:
+    if found is None or found[2] not in _UNITS[name] or found[1].count(".") > 1:
         raise ArgumentError(
-            f"{name}={text!r} is no amount: write a number and a unit, such as "
-            '"5 ms", "200 us", "1.5 MB" or "2 M".'
+            f"{name}={text!r} is no amount of {name}: write a number and one of the "
+            f'units {", ".join(_UNITS[name])}, such as "{_EXAMPLES[name]}".'
         )
-    amount = float(found[1]) * _UNITS[found[2]]
+    amount = float(found[1]) * _UNITS[name][found[2]]
     if amount <= 0:
         raise ArgumentError(f"{name}={text!r} cannot be met: nothing costs nothing.")
     return amount

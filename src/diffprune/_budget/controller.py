@@ -1,10 +1,13 @@
-"""Closes gates until budgets are met, then holds what is left. Knows no model.
+"""Close gates until budgets are met, then hold what is left open.
 
 For each budget in turn: *warm up* with every gate held open; *close*, following a plan
 from the present cost to the one asked for; *recover* with every gate held open again.
 While closing, multipliers raise the strengths of the penalty as far as gates lag behind
 the plan, and what still lags is closed outright, in the order in which gates would have
-closed. All the while a *landing* is spared: units that just fit the budget.
+closed. All the while a *target set* is spared: the best units that just fit the budget.
+
+The multipliers follow the nuPI rule: proportional-integral control, which grows while a
+constraint is violated, and reacts to how fast that changes.
 """
 
 import math
@@ -24,9 +27,8 @@ from diffprune._budget.limits import (
     make_limits,
     marginal,
 )
-from diffprune._budget.multiplier import Gains, Multiplier
-from diffprune._budget.selection import Crowd, Masks
-from diffprune._core.types import Bool, Float
+from diffprune._budget.selection import Masks, UnitSelection
+from diffprune._core.types import Float, Int
 from diffprune._costs.network import Network
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -35,18 +37,62 @@ Phase: TypeAlias = Literal["warm-up", "closing", "recovery", "met"]
 
 WARM_UP: Final = 0.1
 CLOSED_BY: Final = 0.5
-_LOOKS: Final = 50
+_TICKS: Final = 50
 _TRIALS: Final = 6
-_GAINS: Final = Gains(integral=1.0, proportional=1.0, smoothing=0.5)
 # Logarithms of multipliers: hardly felt, at first, and worth a loss of one.
 _LOW, _FIRST, _HIGH = math.log(1e-8), math.log(1e-3), math.log(1.0)
 
 
 @dataclass(frozen=True)
-class Look:
-    """What came of a look: units to remove, and a budget that was met and healed."""
+class Gains:
+    """How a multiplier answers to errors.
 
-    closed: Masks | None = None
+    Attributes:
+        integral: To errors themselves.
+        proportional: To changes of the smoothed error.
+        smoothing: Share of the past in the smoothed error.
+    """
+
+    integral: float
+    proportional: float = 0.0
+    smoothing: float = 0.0
+
+
+@dataclass(frozen=True)
+class Multiplier:
+    """A controlled number, and the smoothed error so far."""
+
+    value: float
+    smoothed: float = 0.0
+
+    def after(
+        self, error: float, gains: Gains, low: float, high: float
+    ) -> "Multiplier":
+        """The multiplier after one more error, kept within bounds.
+
+        Examples:
+            >>> Multiplier(0.0).after(2.0, Gains(0.5), 0.0, 9.0).value
+            1.0
+        """
+        smoothed = gains.smoothing * self.smoothed + (1 - gains.smoothing) * error
+        trend = smoothed - self.smoothed
+        change = gains.integral * error + gains.proportional * trend
+        return Multiplier(min(max(self.value + change, low), high), smoothed)
+
+
+_GAINS: Final = Gains(integral=1.0, proportional=1.0, smoothing=0.5)
+
+
+@dataclass(frozen=True)
+class Tick:
+    """What is due after a step.
+
+    Attributes:
+        keep: By gate, the units to keep; None if nothing is to be removed.
+        met: A budget that was met and from which the model has recovered.
+    """
+
+    keep: Masks | None = None
     met: Budget | None = None
 
 
@@ -54,7 +100,7 @@ class Look:
 class _Trial:
     """Units that were thought to fit, limits that know better, and what they use."""
 
-    kept: Masks
+    keep: Masks
     limits: tuple[Limit, ...]
     used: float
 
@@ -67,17 +113,20 @@ class Controller:
         budgets: What to reach, in turn.
         network: The whole model.
         gates: The gates of its groups, in their order.
+        kept: The units that are left of each gate, as they were numbered at first. It
+            follows removals.
         round_to: Widths are multiples of this.
-        unread: From units that are closed to those that nobody reads then, of any gate.
-        measure: What is left costs now if these units go, where that has to be timed.
+        read: From the units that each gate keeps to those that the data then has.
+        measure: From the units that each gate keeps to measured costs, by name, where a
+            cost has to be timed.
 
     Attributes:
-        strengths: How hard to push on the units of each gate, until the next look.
+        strengths: How hard to push on the units of each gate, until the next tick.
         stage: The number of the budget that is being met.
         phase: What is being done for it.
 
     Raises:
-        ArgumentError: If a budget cannot be met.
+        ArgumentError: If a budget cannot be met, or does not say for how many steps.
     """
 
     def __init__(
@@ -85,18 +134,21 @@ class Controller:
         budgets: Sequence[Budget],
         network: Network,
         gates: Mapping[str, Gate],
+        kept: Mapping[str, Int[Tensor, " left"]],
         round_to: int = 1,
-        unread: Callable[[Masks], Masks] = dict,
+        read: Callable[[Masks], Masks] = dict,
         measure: Callable[[Masks], Mapping[str, Measured]] | None = None,
     ) -> None:
         self.budgets, self._gates, self._measure = tuple(budgets), gates, measure
-        self._crowd = Crowd(gates, network.widths(), round_to, unread)
+        self._steps = [budget.needed_steps() for budget in budgets]
+        self._units = UnitSelection(gates, network.widths(), round_to, read)
+        self.kept, self._sizes = kept, {n: len(units) for n, units in kept.items()}
         self._limits = [*make_limits(budgets, network)]
         for limits in self._limits:
-            check_reachable(limits, self._crowd.least())
+            check_reachable(limits, self._units.least())
         self.stage, self.phase, self._start = 0, "warm-up", 0
         self._multipliers, self._begin = self._reset()
-        self._landing: Masks = {}
+        self._target: Masks = {}  # in first numbers
         self.strengths = dict.fromkeys(gates, 0.0)
         for gate in gates.values():
             hold_open_(gate)
@@ -108,22 +160,22 @@ class Controller:
 
     def is_due(self, step: int) -> bool:
         """Whether there is something to do after so many steps."""
-        taken, steps = step - self._start, self.budgets[self.stage].steps
+        taken, steps = step - self._start, self._steps[self.stage]
         if self.phase == "warm-up":
             return taken >= WARM_UP * steps
         if self.phase == "closing":
-            every = math.ceil((CLOSED_BY - WARM_UP) * steps / _LOOKS)
+            every = math.ceil((CLOSED_BY - WARM_UP) * steps / _TICKS)
             return taken % every == 0 or taken >= CLOSED_BY * steps
         return self.phase == "recovery" and taken >= steps
 
     @torch.no_grad()
-    def look(self, step: int) -> Look:
-        """Follow the plan; call `settle_` when what is to go has gone."""
+    def tick(self, step: int) -> Tick:
+        """Follow the plan; call `after_removal_` when what is to go has gone."""
         if self.phase == "recovery":
             return self._next_(step)
         if self.phase == "warm-up":
             self._let_close_()
-        part = (step - self._start) / self.budgets[self.stage].steps
+        part = (step - self._start) / self._steps[self.stage]
         return self._close_(min(1.0, (part - WARM_UP) / (CLOSED_BY - WARM_UP)))
 
     @torch.no_grad()
@@ -131,18 +183,18 @@ class Controller:
         """Meet the budget now, if that is still to be done; what is to go for it."""
         if self.phase == "warm-up":
             self._let_close_()
-        return self._land_() if self.phase == "closing" else None
+        return self._close_rest_() if self.phase == "closing" else None
 
     @torch.no_grad()
-    def settle_(self) -> None:
+    def after_removal_(self) -> None:
         """After a removal: push on what is left, or hold it once the budget is met."""
-        self._learn_(self._landing or self._crowd.open())
+        self._learn_(self._target_now() or self._units.open())
         if self.phase == "recovery" and self._is_too_much():
             self.phase = "closing"  # a little more has to go, right after the next step
         if self.phase == "closing":
             prices = [math.exp(multiplier.value) for multiplier in self._multipliers]
             pushes = marginal(self.limits, prices, self.widths()).clamp(min=0)
-            pushes *= self._crowd.left()
+            pushes *= self._units.left()
             self.strengths = dict(zip(self._gates, pushes.tolist(), strict=True))
         elif self.phase == "recovery":
             self.strengths = dict.fromkeys(self._gates, 0.0)
@@ -151,12 +203,7 @@ class Controller:
 
     def widths(self) -> Float[Tensor, " groups"]:
         """Open units per gate."""
-        return self._crowd.widths()
-
-    def keep_(self, name: str, units: Bool[Tensor, " units"]) -> None:
-        """Follow a removal of units."""
-        if name in self._landing:
-            self._landing[name] = self._landing[name][units.cpu()]
+        return self._units.widths()
 
     def state_dict(self) -> dict[str, Any]:
         """Where it is; as plain data."""
@@ -169,7 +216,9 @@ class Controller:
             "strengths": self.strengths,
             "factors": [limit.factor for limit in self.limits],
             "multipliers": [asdict(multiplier) for multiplier in self._multipliers],
-            "landing": {name: units.tolist() for name, units in self._landing.items()},
+            "target_set": {
+                name: units.tolist() for name, units in self._target.items()
+            },
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -187,7 +236,7 @@ class Controller:
             for limit, factor in zip(self.limits, state["factors"], strict=True)
         )
         self._multipliers = [Multiplier(**saved) for saved in state["multipliers"]]
-        self._landing = {n: torch.tensor(u) for n, u in state["landing"].items()}
+        self._target = {n: torch.tensor(u) for n, u in state["target_set"].items()}
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """Refuse a state that is on its way to something else.
@@ -204,12 +253,12 @@ class Controller:
 
     def used(self) -> dict[str, float]:
         """What part of each limit is used by now; all is well up to one."""
-        widths = self._crowd.rounded()
+        widths = self._units.rounded()
         return {limit.name: limit.used(widths) for limit in self.limits}
 
     def report(self) -> list[str]:
         """What was asked for and what is used, a line for each limit."""
-        widths = self._crowd.rounded()
+        widths = self._units.rounded()
         return [
             f"{limit.name}={limit.asked!r}: {float(limit.cost(widths)):,.6g} of "
             f"{limit.most:,.6g} allowed ({self.phase})"
@@ -221,41 +270,41 @@ class Controller:
         for gate in self._gates.values():
             let_close_(gate)
         self._multipliers, self._begin = self._reset()
-        self._landing = {}
+        self._target = {}
 
     def _is_too_much(self) -> bool:
         """Whether a limit is exceeded, and there is something left to close."""
-        widths = self._crowd.rounded()
+        widths = self._units.rounded()
         is_above = any(limit.used(widths) > 1 for limit in self.limits)
-        return is_above and bool((widths > self._crowd.least()).any())
+        return is_above and bool((widths > self._units.least()).any())
 
-    def _learn_(self, kept: Masks) -> tuple[Limit, ...]:
+    def _learn_(self, keep: Masks) -> tuple[Limit, ...]:
         """Correct predictions; limits as they are if what was measured is believed."""
         if self._measure is None:
             return tuple(self.limits)
-        widths = self._crowd.rounded(kept)
-        costs = self._measure({name: ~units for name, units in kept.items()})
+        widths = self._units.rounded(keep)
+        costs = self._measure(keep)
         exact = [limit.measured(widths, costs.get(limit.name)) for limit in self.limits]
         pairs = zip(self.limits, exact, strict=True)
         self._limits[self.stage] = tuple(old.halfway(new) for old, new in pairs)
         return tuple(exact)
 
     def _reset(self) -> tuple[list[Multiplier], list[float]]:
-        widths = self._crowd.rounded()
+        widths = self._units.rounded()
         begin = [float(limit.cost(widths)) for limit in self.limits]
         return [Multiplier(_FIRST)] * len(begin), begin
 
-    def _next_(self, step: int) -> Look:
+    def _next_(self, step: int) -> Tick:
         met, is_last = self.budgets[self.stage], self.stage + 1 == len(self.budgets)
         self.phase = "met" if is_last else "warm-up"
         self.stage, self._start = self.stage + (not is_last), step
-        return Look(met=met)
+        return Tick(met=met)
 
-    def _close_(self, progress: float) -> Look:
-        """Close what lags behind the plan; land once nothing is above the budget."""
-        widths, crowd = self._crowd.rounded(), self._crowd
+    def _close_(self, progress: float) -> Tick:
+        """Close what lags behind the plan; the rest once all is within the budget."""
+        widths = self._units.rounded()
         if progress == 1 or all(limit.used(widths) <= 1 for limit in self.limits):
-            return Look(self._land_())
+            return Tick(self._close_rest_())
         planned = [
             limit.at(progress, begin)
             for limit, begin in zip(self.limits, self._begin, strict=True)
@@ -268,25 +317,36 @@ class Controller:
                 self._multipliers, self.limits, planned, strict=True
             )
         ]
-        worth = crowd.worth()
-        self._landing = crowd.landing(worth, self.limits, self._landing)
-        spared = {
-            n: w.masked_fill(self._landing[n], math.inf) for n, w in worth.items()
-        }
-        kept = crowd.choose(spared, self.limits, planned)
-        return Look(crowd.set_({n: kept[n] & (spared[n] > 0) for n in kept}))
+        worth = self._units.worth()
+        target = self._units.target_set(worth, self.limits, self._target_now())
+        self._target = self._in_first_numbers(target)
+        spared = {n: w.masked_fill(target[n], math.inf) for n, w in worth.items()}
+        chosen = self._units.choose(spared, self.limits, planned)
+        keep = {n: units & (spared[n] > 0) for n, units in chosen.items()}
+        self._units.set_(keep)
+        return Tick(keep)
 
-    def _land_(self) -> Masks:
-        """Keep what just fits the budget, and nothing else; what is timed is tried."""
+    def _target_now(self) -> Masks:
+        """The target set, over the units that are left."""
+        return {n: units[self.kept[n]] for n, units in self._target.items()}
+
+    def _in_first_numbers(self, keep: Masks) -> Masks:
+        """Masks over the units that are left, as masks over all there ever were."""
+        nothing = {n: torch.zeros(s, dtype=torch.bool) for n, s in self._sizes.items()}
+        return {n: nothing[n].index_copy(0, self.kept[n], keep[n]) for n in keep}
+
+    def _close_rest_(self) -> Masks:
+        """Keep the target set and nothing else; where a cost is timed, try several."""
         tried = [self._try_() for _ in range(1 if self._measure is None else _TRIALS)]
         best = max(tried, key=lambda trial: (trial.used <= 1, -abs(1 - trial.used)))
         self._limits[self.stage] = best.limits
-        self.phase, self._landing = "recovery", {}
-        return self._crowd.set_(best.kept)
+        self.phase, self._target = "recovery", {}
+        self._units.set_(best.keep)
+        return best.keep
 
     def _try_(self) -> _Trial:
         """What fits as far as is known, and how much it uses."""
-        crowd = self._crowd
-        kept = crowd.landing(crowd.worth(), self.limits, self._landing)
-        limits, widths = self._learn_(kept), crowd.rounded(kept)
-        return _Trial(kept, limits, max(limit.used(widths) for limit in limits))
+        units = self._units
+        keep = units.target_set(units.worth(), self.limits, self._target_now())
+        limits, widths = self._learn_(keep), units.rounded(keep)
+        return _Trial(keep, limits, max(limit.used(widths) for limit in limits))

@@ -1,4 +1,4 @@
-"""Gates that are held open, let go, or set by hand. Knows one gate at a time."""
+"""Hold the units of a gate open, let them close, or set them by hand."""
 
 import torch
 from torch import Tensor
@@ -32,37 +32,31 @@ def let_close_(gate: Gate) -> None:
 def scores(gate: Gate) -> Float[Tensor, " units"]:
     """How far each unit is from closing: a positive number of sigmas if it is open.
 
-    Units that nobody reads any more are the first to close.
+    Units that the data no longer has are the first to close.
     """
-    return (
-        (_margin(gate) / gate.sigma).double().cpu().where(is_present(gate), -torch.inf)
-    )
+    margin = (gate.margin() / gate.sigma).double().cpu()
+    return margin.where(is_present(gate), -torch.inf)
 
 
 @torch.no_grad()
 def open_units(gate: Gate) -> Bool[Tensor, " units"]:
-    """Units that are open and read by something."""
+    """Units that are open and that the data still has."""
     return gate.is_open().cpu() & is_present(gate)
 
 
 def is_present(gate: Gate) -> Bool[Tensor, " units"]:
     """Which units the gated data still has."""
-    if gate.present is None:
+    if gate.index is None or gate.index.ndim > 1:
         return torch.ones(gate.size, dtype=torch.bool)
     nothing = torch.zeros(gate.size, dtype=torch.bool)
-    return nothing.index_fill(0, gate.present.cpu(), value=True)
-
-
-def _margin(gate: Gate) -> Float[Tensor, " units"]:
-    log_odds = F.log_odds(precise(gate.logits), gate.u, precise(gate.background))
-    return F.margin(log_odds, precise(gate.threshold))
+    return nothing.index_fill(0, gate.index.cpu(), value=True)
 
 
 @torch.no_grad()
 def set_open_(gate: Gate, units: Bool[Tensor, " units"]) -> None:
     """Make these units open and the others closed; what is so already stays."""
     units, logits = units.to(gate.logits.device), gate.logits
-    margin = _margin(gate).to(logits)
+    margin = gate.margin().to(logits)
     lowest = torch.minimum(logits.min(), precise(gate.threshold).logit().min())
     logits.copy_(
         torch.where(units & (margin <= 0), logits + _JUST_OPEN - margin, logits)

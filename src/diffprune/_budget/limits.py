@@ -1,4 +1,4 @@
-"""A budget of a certain model: what it costs, may cost, and must. Knows no gates."""
+"""The limits that a budget sets for one model: what it costs and what it may cost."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,20 +6,27 @@ from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from diffprune._budget.budget import Amount, Budget, absolute, is_fraction
 from diffprune._core.types import Float
 from diffprune._costs.counts import file_size, macs, memory, parameters
 from diffprune._costs.latency import latency
 from diffprune._costs.network import Network
+from diffprune._graph.trace import ExampleInputs
 from diffprune.errors import ArgumentError
 
 Widths: TypeAlias = Float[Tensor, " groups"]
 Cost: TypeAlias = Callable[[Widths], Float[Tensor, ""]]
 
+PER_EXAMPLE: Final = ("macs", "memory")
+"""Costs of a forward pass, in proportion to the batch."""
+
+SMALL_SHARE: Final = 0.02
+
 COSTS: Final[Mapping[str, Callable[[Network], Cost]]] = {
     "macs": macs,
-    "params": parameters,
+    "parameters": parameters,
     "memory": memory,
     "size": file_size,
     "latency": latency,
@@ -44,7 +51,7 @@ class Limit:
         predicted: From widths to what they should cost.
         whole: What the whole model costs.
         most: What is allowed.
-        factor: How much more they cost than that, where it was measured.
+        factor: What was measured, divided by what was predicted.
     """
 
     name: str
@@ -86,9 +93,23 @@ class Limit:
 def make_limits(
     budgets: Sequence[Budget], network: Network
 ) -> tuple[tuple[Limit, ...], ...]:
-    """The limits of each budget; a cost that appears twice is worked out once."""
+    """The limits of each budget; a cost that appears twice is worked out once.
+
+    Raises:
+        ArgumentError: If a cost per example is limited to a number, and the number of
+            examples in the example inputs cannot be told.
+    """
     asked = [budget.asked() for budget in budgets]
-    costs = {n: COSTS[n](network) for n in COSTS if any(n in one for one in asked)}
+    names = [name for name in COSTS if any(name in one for one in asked)]
+    examples = num_examples(network.inputs)
+    for one in asked:
+        _check_examples(one, examples)
+    costs = {name: COSTS[name](network) for name in names}
+    costs |= {
+        name: _per_example(costs[name], examples or 1)
+        for name in names
+        if name in PER_EXAMPLE
+    }
     wholes = {name: float(cost(network.widths())) for name, cost in costs.items()}
     return tuple(
         tuple(
@@ -97,6 +118,36 @@ def make_limits(
         )
         for one in asked
     )
+
+
+def num_examples(inputs: ExampleInputs) -> int | None:
+    """The batch size of example inputs; None if it cannot be told.
+
+    It is the length of the first dimension, if all tensors that have one agree.
+
+    Examples:
+        >>> num_examples((torch.rand(8, 3), torch.rand(8))), num_examples(())
+        (8, None)
+    """
+    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
+    lengths = {len(x) for x in leaves if x.ndim}
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _check_examples(asked: Mapping[str, Amount], examples: int | None) -> None:
+    absolute_ones = [n for n, a in asked.items() if not is_fraction(a)]
+    if unclear := [name for name in absolute_ones if name in PER_EXAMPLE]:
+        if examples:
+            return
+        raise ArgumentError(
+            f"{unclear[0]}={asked[unclear[0]]!r} is per example, and how many examples "
+            "the example inputs hold cannot be told: their first dimensions differ.\n"
+            f"Ask for a part of the whole, such as `{unclear[0]}=0.3`."
+        )
+
+
+def _per_example(cost: Cost, examples: int) -> Cost:
+    return lambda widths: cost(widths) / examples
 
 
 def check_reachable(limits: Sequence[Limit], floors: Widths) -> None:
@@ -119,8 +170,19 @@ def check_reachable(limits: Sequence[Limit], floors: Widths) -> None:
                 f"{limit.whole:,.6g} remain.\n"
                 f"Ask for {limit.name}={_round_up(least / limit.whole)} to 1, freeze "
                 "less, or allow fewer units with `gate=lambda group: "
-                "dp.Gate(group.size, min_open=1)`."
+                "dp.Gate(group.size, min_open=1)`." + _hint(limit)
             )
+
+
+def _hint(limit: Limit) -> str:
+    """A small number for a latency may have been meant in seconds."""
+    asked = limit.asked
+    if limit.name != "latency" or isinstance(asked, str) or asked >= SMALL_SHARE:
+        return ""
+    return (
+        f"\n{asked} is a share of the whole; for a time, type "
+        f'`latency="{1000 * asked:g} ms"`.'
+    )
 
 
 def _round_up(fraction: float) -> float:

@@ -20,8 +20,8 @@ from diffprune._choice.forward import Compute, names_of, run_watched
 from diffprune._choice.linear_maps import LinearMap
 from diffprune._core.types import Float, Int
 from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.silence import unit_numbers
 from diffprune._graph.trace import ExampleInputs, mode
+from diffprune._graph.zeros import unit_numbers
 
 Batch: TypeAlias = tuple[ExampleInputs, Any]
 """Inputs of the model, and the targets of the loss."""
@@ -157,7 +157,8 @@ def _run_batch(
         value = loss(run_watched(model, inputs, at_map), targets)
         # A mean over examples is what they contribute, over their number.
         total = value * count if value.ndim == 0 else value.sum()
-        total.backward()
+        if total.requires_grad:  # else nothing is measured
+            total.backward()
     for tap in taps:
         tap.end_batch()
     slopes.end_batch(count)
@@ -343,9 +344,9 @@ class _Slopes:
         parameter = self._named[name]
         if parameter.grad is None:
             return torch.zeros(group.size).double()
-        product = (parameter.detach() * parameter.grad).double().cpu()
-        each = product.movedim(dim, 0).flatten(1).sum(1)
         numbers = unit_numbers(axis, group.atom)
+        product = (parameter.detach() * parameter.grad).double().cpu()
+        each = product.movedim(dim, 0).reshape(len(numbers), -1).sum(1)
         has_unit = numbers >= 0
         found = torch.zeros(group.size).double()
         return found.index_add(0, numbers[has_unit], each[has_unit])

@@ -9,7 +9,8 @@ left of the errors before it; running statistics of norms are estimated on the w
 import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Final, TypeAlias, final
 
 import torch
@@ -258,8 +259,9 @@ class _Session:
         small = [Pausable(self._walk(self._small, b)) for b in batches]
         whole = [Pausable(self._walk(self._whole, b, is_whole=True)) for b in batches]
         try:
-            for stops in zip(*small, strict=True):
-                self._stop_(stops, [_until(walk, stops[0].name) for walk in whole])
+            for stops in zip_longest(*small):
+                name = next(stop.name for stop in stops if stop is not None)
+                self._stop_(name, stops, [_until(walk, name) for walk in whole])
         finally:
             for walk in (*small, *whole):
                 walk.close()
@@ -297,10 +299,16 @@ class _Session:
 
         return run
 
-    def _stop_(self, stops: Sequence[_Stop], wholes: Sequence[_Stop | None]) -> None:
+    def _stop_(
+        self,
+        name: str,
+        small: Sequence[_Stop | None],
+        whole: Sequence[_Stop | None],
+    ) -> None:
         """All forward passes wait at the same place: fit it."""
-        name, found = stops[0].name, [stop for stop in wholes if stop is not None]
-        if any(s.name != name for s in stops) or len(found) < len(stops):
+        stops = [stop for stop in small if stop is not None and stop.name == name]
+        found = [stop for stop in whole if stop is not None]
+        if len(stops) < len(small) or len(found) < len(small):
             raise ArgumentError(
                 f"not every batch runs `{name}` in the same place, so layers cannot "
                 "be fitted to all of them.\nUse batches that the model treats alike, "
@@ -357,6 +365,9 @@ class _Session:
 
     def _estimate_(self, stops: Sequence[_Stop], wholes: Sequence[_Stop]) -> None:
         """Estimate the running statistics of a norm whose inputs are others now."""
+        kept = self._kept.get(stops[0].name, {}).get(0)
+        if kept is not None:
+            wholes = [replace(stop, x=stop.x[:, list(kept)]) for stop in wholes]
         if _are_same(stops, wholes):
             return
         assert stops[0].statistics is not None  # noqa: S101 - it waits at a norm

@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 from diffprune._core.types import Bool, Float
 from diffprune._graph import Groups, PruneGroup
 from diffprune._graph.axes import Atom
-from diffprune._graph.infer import Step
+from diffprune._graph.rule_api import Step
 from diffprune._graph.trace import ExampleInputs
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.plan import plan_removal
@@ -27,8 +27,8 @@ class Network:
         inputs: Its example inputs.
         groups: All its groups.
         gated: Those that may shrink; widths are given in their order.
-        cut: From the units to close, by name, to a model without them; by default the
-            groups know how.
+        cut: From the units to keep, by name, to a model that has only them; by default
+            the groups know how.
     """
 
     model: nn.Module
@@ -48,14 +48,13 @@ class Network:
 
     def narrow(self, widths: Float[Tensor, " groups"]) -> nn.Module:
         """A copy with so many units per group: the first ones, it is about costs."""
-        closed = {
-            group.name: torch.arange(group.size) >= width
+        keep = {
+            group.name: torch.arange(group.size) < width
             for group, width in zip(self.gated, widths, strict=True)
         }
         if self.cut is not None:
-            return self.cut(closed)
-        kept = {name: ~units for name, units in closed.items()}
-        return apply_plan(self.model, plan_removal(self.groups, kept))
+            return self.cut(keep)
+        return apply_plan(self.model, plan_removal(self.groups, keep=keep))
 
     def steps(self) -> Iterator[Step]:
         """The ops of one forward pass in eval mode, but for gates."""

@@ -11,8 +11,8 @@ from torch.utils import _pytree as pytree
 
 from diffprune._costs.network import Network
 from diffprune._graph.axes import Atom, atoms, count
-from diffprune._graph.infer import Solution, Step
-from diffprune._graph.rule_api import Axes, Value
+from diffprune._graph.infer import Solution
+from diffprune._graph.rule_api import Axes, Step, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +57,7 @@ class Operation:
         ]
         args, kwargs = pytree.tree_unflatten(made, structure)
         shapes = [self._shape(value, sizes) for value in self.step.outputs]
-        return Runnable(self.step.op, _with_groups(self.step, args), kwargs, shapes)
+        return Runnable(self.step.op, self.step.rule.at_widths(args), kwargs, shapes)
 
     def _shape(self, value: Value, sizes: Mapping[Atom, int]) -> tuple[int, ...]:
         return tuple(count(axis, sizes) for axis in self.solution.axes(value))
@@ -115,14 +115,3 @@ def _filled(leaf: object, device: torch.device) -> object:
     # Indices point to the first element, which always exists.
     fill = torch.ones_like if leaf.is_floating_point() else torch.zeros_like
     return fill(leaf, device=device)
-
-
-def _with_groups(step: Step, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A convolution has as many groups as its input has times its weight's inputs."""
-    names = [argument.name for argument in step.op._schema.arguments]  # noqa: SLF001
-    if "groups" not in names or len(args) <= names.index("groups"):
-        return args
-    place, (x, weight) = names.index("groups"), args[:2]
-    channels = x.shape[1 - weight.ndim]
-    groups = channels // weight.shape[1] if "transpose" not in str(step.op) else None
-    return (*args[:place], groups or args[place], *args[place + 1 :])

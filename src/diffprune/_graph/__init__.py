@@ -1,9 +1,62 @@
-"""Which slices of a model's tensors can be removed together."""
+"""Which slices of a model's tensors can be removed together.
 
+Everything outside this package imports from here.
+"""
+
+from diffprune._graph.axes import (
+    Atom as Atom,
+    Axis as Axis,
+    Cat as Cat,
+    atoms as atoms,
+    count as count,
+    mask as mask,
+    size as size,
+    volume as volume,
+)
 from diffprune._graph.find import find_groups as find_groups
 from diffprune._graph.groups import (
     FrozenAxis as FrozenAxis,
     Groups as Groups,
     PruneGroup as PruneGroup,
     TensorAxis as TensorAxis,
+)
+from diffprune._graph.infer import Solution as Solution, where as where
+from diffprune._graph.ops import functional_op as functional_op
+from diffprune._graph.ops.zero_rules import (
+    always_zero as always_zero,
+    zero_if_all as zero_if_all,
+    zero_if_any as zero_if_any,
+    zero_if_first as zero_if_first,
+    zero_if_parts as zero_if_parts,
+    zero_if_tried as zero_if_tried,
+    zero_rows as zero_rows,
+)
+from diffprune._graph.rule_api import (
+    SPATIAL as SPATIAL,
+    Axes as Axes,
+    Call as Call,
+    Contraction as Contraction,
+    Op as Op,
+    OpRule as OpRule,
+    Rule as Rule,
+    Step as Step,
+    Unsupported as Unsupported,
+    Value as Value,
+    Zeros as Zeros,
+    never_zero as never_zero,
+)
+from diffprune._graph.trace import (
+    ExampleInputs as ExampleInputs,
+    Trace as Trace,
+    call_arguments as call_arguments,
+    check_plain as check_plain,
+    mode as mode,
+    quiet as quiet,
+    trace as trace,
+)
+from diffprune._graph.zeros import (
+    Silence as Silence,
+    Silencer as Silencer,
+    Spreading as Spreading,
+    unit_numbers as unit_numbers,
 )

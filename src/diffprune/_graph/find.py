@@ -11,11 +11,10 @@ from torch._ops import OpOverload, OpOverloadPacket
 from diffprune._graph.axes import atoms
 from diffprune._graph.groups import Groups, collect
 from diffprune._graph.infer import Solution, solve
-from diffprune._graph.ops import Op, Rule
-from diffprune._graph.rule_api import Frozen
-from diffprune._graph.silence import when_zeroed
+from diffprune._graph.rule_api import Frozen, Op, Rule
 from diffprune._graph.trace import ExampleInputs, trace
-from diffprune._graph.width_constraints import settle
+from diffprune._graph.width_constraints import layer_attributes, settle
+from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError
 
 
@@ -24,7 +23,7 @@ def find_groups(
     example_inputs: ExampleInputs,
     *,
     freeze: Sequence[str] = (),
-    heads: Literal["both", "whole", "inside"] = "both",
+    heads: Literal["both", "whole", "head_dim"] = "both",
     rules: Mapping[Op, Rule] | None = None,
 ) -> Groups:
     """Find the sets of tensor slices that can be removed together, exactly.
@@ -35,8 +34,8 @@ def find_groups(
             arguments.
         freeze: Names or patterns (`"head"`, `"layers.0.*"`) of layers to leave as they
             are.
-        heads: Whether attention loses `"whole"` heads, units `"inside"` every head, or
-            `"both"`.
+        heads: Whether attention loses `"whole"` heads, units of the `"head_dim"` of
+            every head, or `"both"`.
         rules: Rules for ops that have none, or other ones.
 
     Raises:
@@ -55,7 +54,7 @@ def find_groups(
     _freeze_named(model, solution, freeze)
     _freeze_unread(solution)
     _freeze_heads(solution, heads)
-    attributes = settle(solution)
+    attributes = {**layer_attributes(model, solution), **settle(solution)}
     _freeze_loud_contractions(solution)
     return collect(solution, attributes)
 
@@ -63,9 +62,9 @@ def find_groups(
 def _check_options(freeze: Sequence[str], heads: str, ops: Iterable[object]) -> None:
     if isinstance(freeze, str):
         raise ArgumentError(f"freeze takes a list of names: `freeze=[{freeze!r}]`.")
-    if heads not in ("both", "whole", "inside"):
+    if heads not in ("both", "whole", "head_dim"):
         raise ArgumentError(
-            f'heads must be "both", "whole" or "inside", got {heads!r}.'
+            f'heads must be "both", "whole" or "head_dim", got {heads!r}.'
         )
     for op in ops:
         if not isinstance(op, OpOverload | OpOverloadPacket):
@@ -106,7 +105,7 @@ def _freeze_heads(solution: Solution, heads: str) -> None:
     unwanted = {
         "both": [],
         "whole": solution.facts.inside_heads,
-        "inside": solution.facts.heads,
+        "head_dim": solution.facts.heads,
     }[heads]
     for axis in unwanted:
         solution.algebra.freeze(axis, Frozen(f"asked for with heads={heads!r}"))

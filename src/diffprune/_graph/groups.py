@@ -3,7 +3,7 @@
 `collect` makes `Groups` from a solved trace; printing them gives a table.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import overload
 
@@ -12,8 +12,8 @@ from torch import Tensor
 from diffprune._core.types import Bool
 from diffprune._graph.axes import Atom, Axis, atoms, volume
 from diffprune._graph.infer import Solution
+from diffprune._graph.int_tracking import Attribute
 from diffprune._graph.rule_api import SPATIAL, Axes, Frozen
-from diffprune._graph.tracked_int import Attribute
 from diffprune.errors import UnknownNameError
 
 
@@ -255,7 +255,7 @@ def _names(
         layer = producer.tensor.rpartition(".")[0] or producer.tensor
         shared.setdefault(layer, []).append(atom)
     roles = {
-        **dict.fromkeys(_atoms_of(solution, solution.facts.inside_heads), "inside"),
+        **dict.fromkeys(_atoms_of(solution, solution.facts.inside_heads), "head_dim"),
         **dict.fromkeys(_atoms_of(solution, solution.facts.heads), "heads"),
     }
     names: dict[Atom, str] = {}
@@ -295,7 +295,7 @@ def _per_unit(everything: Iterable[Axes]) -> dict[Atom, int]:
 def _describe(groups: Sequence[PruneGroup], frozen: Sequence[FrozenAxis]) -> list[str]:
     """One line per group, then what is frozen and why."""
     header = ("group", "units", "parameters/unit", "MACs/unit", "where")
-    lines = _table([header, *map(_row, groups)])
+    lines = table([header, *map(_row, groups)], numbers={1, 2, 3})
     reasons = [f"  {axis}" for axis in frozen if axis.reason.why != SPATIAL]
     return [*lines, "frozen:", *reasons] if reasons else lines
 
@@ -307,12 +307,17 @@ def _row(group: PruneGroup) -> tuple[str, ...]:
     return (group.name, *numbers, ", ".join(places[:3]) + more)
 
 
-def _table(rows: list[tuple[str, ...]]) -> list[str]:
+def table(rows: Sequence[tuple[str, ...]], numbers: Collection[int]) -> list[str]:
+    """Lay out rows of text in columns.
+
+    Args:
+        rows: All of one length.
+        numbers: The columns that hold numbers: these are aligned on the right.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    numeric = {1, 2, 3}
     return [
         "  ".join(
-            cell.rjust(width) if i in numeric else cell.ljust(width)
+            cell.rjust(width) if i in numbers else cell.ljust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

@@ -1,49 +1,45 @@
-"""Run the rules over a model's traces. Knows ops only through their rules.
+"""Apply the rules of the ops to a model's traces.
 
 The result, a `Solution`, holds every tensor's axes in terms of final atoms, with the
 reason beside each atom that may not be cut.
 """
 
+import inspect
 import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
-import torch
 from torch import Tensor, fx, nn
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._ops import OpOverload
 
 from diffprune._graph.axes import Algebra, Atom, Axis, atoms
 from diffprune._graph.int_tracking import labels, token
-from diffprune._graph.ops import RULES, Op, Rule
-from diffprune._graph.ops.pointwise import elementwise
-from diffprune._graph.rule_api import Axes, Call, Facts, Frozen, Value, Where
+from diffprune._graph.ops import RULES, find_rule, functional_op
+from diffprune._graph.rule_api import (
+    Axes,
+    Call,
+    Facts,
+    Frozen,
+    Op,
+    OpRule,
+    Rule,
+    Step,
+    Unsupported,
+    Value,
+    Where,
+    as_rule,
+    values_in,
+)
 from diffprune._graph.trace import Trace
+from diffprune.errors import RuleError
 
 Environment: TypeAlias = dict[fx.Node, Any]
 
 _INLINED: Final = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """An op of a trace with the values it read and made."""
-
-    op: OpOverload
-    packet: OpOverloadPacket | None
-    rule: Rule | None
-    call: Call
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    outputs: tuple[Value, ...]
-    node: fx.Node
-
-    @property
-    def inputs(self) -> tuple[Value, ...]:
-        """Tensors among the arguments, lists flattened."""
-        return tuple(_values((self.args, tuple(self.kwargs.values()))))
 
 
 @dataclass
@@ -86,8 +82,9 @@ def solve(
         frozenset(parameters),
         traces=tuple(traces),
     )
+    known = {**RULES, **{op: as_rule(rule) for op, rule in rules.items()}}
     for trace in traces:
-        _Run(solution, trace.tensor_names, {**RULES, **rules}).graph(trace.owner, None)
+        _Run(solution, trace.tensor_names, known).graph(trace.owner, None)
         # What a forward pass costs is what it costs in eval mode, traced first.
         solution.products = solution.products or tuple(solution.facts.products)
     return solution
@@ -107,7 +104,7 @@ class _Run:
     """One walk over a graph; nested graphs (no_grad, autocast) are walked in place."""
 
     def __init__(
-        self, solution: Solution, names: Mapping[str, str], rules: Mapping[Op, Rule]
+        self, solution: Solution, names: Mapping[str, str], rules: Mapping[Op, OpRule]
     ) -> None:
         self.solution = solution
         self.names = names
@@ -128,7 +125,7 @@ class _Run:
                 result = fx.map_arg(node.args[0], env.__getitem__)
             self._remember_token(node, env.get(node))
         if given is None:
-            self._freeze_all(_values(result), Frozen("an output of the model"))
+            self._freeze_all(values_in(result), Frozen("an output of the model"))
         return result
 
     def _placeholder(self, node: fx.Node) -> object:
@@ -159,24 +156,17 @@ class _Run:
     ) -> tuple[Value, ...]:
         call = self._describe(node)
         op = cast("OpOverload", node.target)
-        packet = functional_op(op)
-        rule = self._rule(op, packet)
-        outputs = None if rule is None else _obey(rule, call, args, kwargs)
-        if outputs is None:
+        rule = find_rule(op, self.rules) or OpRule(_no_rule)
+        try:
+            axes = ask(rule.axes, call.where, call, *args, **kwargs)
+            outputs = _as_values(axes, len(call.shapes))
+        except Unsupported:
+            rule = OpRule(_no_rule)
             outputs = self._refuse(call, (args, tuple(kwargs.values())))
         call.rest_are_numbers()
-        step = Step(op, packet, rule, call, args, kwargs, outputs, node)
+        step = Step(op, functional_op(op), rule, call, args, kwargs, outputs, node)
         self.solution.steps.append(step)
         return outputs
-
-    def _rule(self, op: OpOverload, packet: OpOverloadPacket | None) -> Rule | None:
-        """The rule of the overload, of the op, or the element-wise one."""
-        if packet is None:
-            return self.rules.get(op)
-        overloads = [getattr(packet, name) for name in packet.overloads()]
-        pointwise = any(torch.Tag.pointwise in overload.tags for overload in overloads)
-        default = elementwise if pointwise else None
-        return self.rules.get(op) or self.rules.get(packet, default)
 
     def _refuse(self, call: Call, arguments: object) -> tuple[Value, ...]:
         fix = (
@@ -187,7 +177,7 @@ class _Run:
         reason = Frozen(
             "no rule says how this form of op maps channels", call.where, fix
         )
-        self._freeze_all([*_values(arguments), *outputs], reason)
+        self._freeze_all([*values_in(arguments), *outputs], reason)
         return outputs
 
     def _describe(self, node: fx.Node) -> Call:
@@ -216,25 +206,56 @@ def where(node: fx.Node) -> Where:
     return Where(op, stack[-1][0], _line(node.meta.get("stack_trace") or ""))
 
 
-def functional_op(target: object) -> OpOverloadPacket | None:
-    """The op a node calls; for `add_` the `add` it does in place."""
-    if not isinstance(target, OpOverload):
-        return None
-    packet = target.overloadpacket
-    name = packet.__name__
-    if name.endswith("_") and not name.endswith("__"):
-        return getattr(getattr(torch.ops, target.namespace), name[:-1], packet)
-    return packet
+AnswerT = TypeVar("AnswerT")
 
 
-def _obey(
-    rule: Rule, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Value, ...] | None:
-    """What the rule says; nothing when it does not know this form of the op."""
+def ask(
+    rule: Callable[..., AnswerT],
+    where: Where,
+    *args: Any,  # noqa: ANN401 - those of the op
+    **kwargs: Any,  # noqa: ANN401
+) -> AnswerT:
+    """Call a part of a rule with the arguments of an op.
+
+    Raises:
+        Unsupported: If the rule does not know this form of the op: it says so, or it
+            does not take these arguments.
+        RuleError: If the rule raises anything else.
+    """
     try:
-        return _as_values(rule(call, *args, **kwargs), len(call.shapes))
-    except (TypeError, ValueError, IndexError):
-        return None
+        return rule(*args, **kwargs)
+    except Unsupported:
+        raise
+    except Exception as error:
+        if isinstance(error, TypeError) and not _takes(rule, args, kwargs):
+            raise Unsupported from error
+        raise RuleError(_blame(rule, where, error)) from error
+
+
+def _takes(
+    rule: Callable[..., object], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> bool:
+    try:
+        inspect.signature(rule).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def _blame(rule: Callable[..., object], where: Where, error: Exception) -> str:
+    """Name the op, the user's line, and the line of the rule that raised."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    name = getattr(rule, "__name__", type(rule).__name__)
+    said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return (
+        f"the rule `{name}` for {where} raised {said}{place}.\nCorrect the rule; where "
+        "it does not know a form of the op, `raise diffprune.rules.Unsupported`."
+    )
+
+
+def _no_rule(*_args: object, **_kwargs: object) -> Axes:
+    raise Unsupported
 
 
 def _as_values(result: Axes | list[Axes], outputs: int) -> tuple[Value, ...]:
@@ -248,16 +269,6 @@ def _tensors(results: object) -> list[Tensor]:
         return [results]
     if isinstance(results, tuple | list):
         return [result for result in results if isinstance(result, Tensor)]
-    return []
-
-
-def _values(tree: object) -> list[Value]:
-    if isinstance(tree, Value):
-        return [tree]
-    if isinstance(tree, tuple | list):
-        return [value for leaf in tree for value in _values(leaf)]
-    if isinstance(tree, dict):
-        return _values(list(tree.values()))
     return []
 
 

@@ -1,20 +1,36 @@
-"""One op of a trace, as its rule sees it. Knows the algebra, not how ops behave.
+"""What an op means: `OpRule`, and the `Call` through which its axes are stated.
 
-A rule receives a `Call` and the op's arguments, tensors replaced by `Value`s, and
-returns the axes of the output. What it learns on the way it says through the methods
-of the call: these two axes are one, this one is summed over, that one may not be cut.
+`OpRule.axes` receives a `Call` and the op's own arguments, tensors replaced by
+`Value`s, and returns the axes of the output. What else it learns it says through the
+methods of the call: these two axes are one, this one is summed over, that one may not
+be cut. The other fields of an `OpRule` say what becomes of zeros and scales.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from diffprune._graph.axes import Algebra, Axis, MisalignedError, size
-from diffprune._graph.tracked_int import Source
+from torch import Tensor, fx
+from torch._ops import OpOverload, OpOverloadPacket
+
+from diffprune._graph.axes import Algebra, Atom, Axis, MisalignedError, size
+from diffprune._graph.int_tracking import Source
 
 Axes: TypeAlias = tuple[Axis, ...]
+Op: TypeAlias = OpOverloadPacket | OpOverload
+Anything: TypeAlias = Any
+MaskT = TypeVar("MaskT", bool, Tensor)
+MaskT_co = TypeVar("MaskT_co", bool, Tensor, covariant=True)
 
 SPATIAL: Final = "a position in space or time, not a channel"
+
+
+class Unsupported(Exception):  # noqa: N818 - not an error: an answer
+    """Raised by a rule that does not know this form of its op.
+
+    The axes that reach the op are then frozen, and the reason says so. Anything else
+    that a rule raises is taken for a mistake in the rule, and ends the search.
+    """
 
 
 @dataclass(frozen=True)
@@ -79,6 +95,23 @@ class SizeUse:
     where: Where
 
 
+@dataclass(frozen=True, eq=False)
+class LayerWidth:
+    """A width that a layer reports about itself, such as `out_features`.
+
+    Attributes:
+        weight: The parameter that the layer owns, if it was read directly.
+        module: The module that called the op.
+        attribute: Name of the attribute.
+        axis: What the attribute counts.
+    """
+
+    weight: Value | None
+    module: str
+    attribute: str
+    axis: Axis
+
+
 @dataclass
 class Facts:
     """What the rules of a whole trace said, besides equations between axes."""
@@ -92,6 +125,7 @@ class Facts:
         default_factory=list[tuple[Source, Where]]
     )
     directions: list[tuple[Value, int]] = field(default_factory=list[tuple[Value, int]])
+    layer_widths: list[LayerWidth] = field(default_factory=list[LayerWidth])
 
 
 @dataclass
@@ -186,6 +220,18 @@ class Call:
             if source is not None:
                 self.facts.numbers.append((source, self.where))
 
+    def layer_widths(self, weight: Value | None, **axes: Axis) -> None:
+        """Say which attributes of a layer count the elements of an axis.
+
+        The layer is the one that owns the weight; without a weight, or with one that is
+        computed, it is the one that calls the op. Attributes it lacks do not matter.
+        """
+        named = weight if weight is not None and weight.name is not None else None
+        self.facts.layer_widths.extend(
+            LayerWidth(named, self.where.module, attribute, axis)
+            for attribute, axis in axes.items()
+        )
+
     def multiply_adds(self, *axes: Axis) -> None:
         """Say that the op costs one multiply-add per element of this product."""
         self.facts.products.append(axes)
@@ -203,3 +249,115 @@ class Call:
     def _instead(self, axis: Axis, lengths: Sequence[int], why: str) -> Axes:
         self.freeze(axis, why)
         return self.frozen(why, *lengths)
+
+
+class Zeros(Protocol[MaskT_co]):
+    """What is known to be zero so far, as `OpRule.zeros` is told.
+
+    A *mask* says which units of an atom are zero: a boolean tensor, or one boolean for
+    all units. Atoms that are missing are not known to be zero.
+    """
+
+    def of(self, value: Value) -> Mapping[Atom, MaskT_co]:
+        """Units of all atoms of a value whose slices are zero."""
+        ...
+
+    def along(self, value: Value, dim: int) -> Mapping[Atom, MaskT_co]:
+        """Units of the atoms of one dimension whose slices are zero."""
+        ...
+
+    def atoms(self, value: Value) -> frozenset[Atom]:
+        """All atoms of a value."""
+        ...
+
+    def full(self, atom: Atom) -> MaskT_co:
+        """The mask that says that all units are zero."""
+        ...
+
+
+AxesRule: TypeAlias = Callable[..., Axes | list[Axes]]
+ZeroRule: TypeAlias = Callable[[Zeros[Any], "Step"], Mapping[Atom, Any]]
+
+
+def never_zero(zeros: Zeros[MaskT], step: "Step") -> Mapping[Atom, MaskT]:
+    """Nothing of the output is known to be zero."""
+    del zeros, step
+    return {}
+
+
+@dataclass(frozen=True, eq=False)
+class OpRule:
+    """What an op means: everything that the library knows about it.
+
+    Attributes:
+        axes: `(call, *arguments of the op) -> axes of the output`; a list if there are
+            several outputs with axes of their own.
+        zeros: `(zeros, step) -> masks`: which units of the output are zero. Nothing is
+            by default; `diffprune.rules` has the usual answers.
+        rows: Parameters with one row per unit of the output, as `(argument,
+            dimension)`, the weight first: scaling the rows scales the unit.
+        bias: The argument that is added, and the dimension of the output it runs along.
+        linear: Whether the op is linear in its first argument, apart from the bias.
+        passes_scale: Whether a positive factor of a unit of the first argument comes
+            out as the same factor.
+        may_return_input: Whether the output can be the first argument itself, which the
+            schema of the op does not say.
+        at_widths: Adapts the arguments of the op when its tensors have other widths.
+    """
+
+    axes: AxesRule
+    zeros: ZeroRule = never_zero
+    rows: tuple[tuple[int, int], ...] = ()
+    bias: tuple[int, int] | None = None
+    linear: bool = False
+    passes_scale: bool = False
+    may_return_input: bool = False
+    at_widths: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple
+
+
+Rule: TypeAlias = OpRule | AxesRule
+
+
+def as_rule(rule: Rule) -> OpRule:
+    """A bare function states the axes, and nothing else."""
+    return rule if isinstance(rule, OpRule) else OpRule(rule)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """An op of a trace with the values it read and made."""
+
+    op: OpOverload
+    packet: OpOverloadPacket | None
+    rule: OpRule
+    call: Call
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outputs: tuple[Value, ...]
+    node: fx.Node
+
+    @property
+    def inputs(self) -> tuple[Value, ...]:
+        """Tensors among the arguments, lists flattened."""
+        return tuple(values_in((self.args, tuple(self.kwargs.values()))))
+
+    def argument(self, place: int) -> Any:  # noqa: ANN401 - whatever the op takes
+        """A positional argument; None if it was left out."""
+        return self.args[place] if place < len(self.args) else None
+
+    def rows(self) -> list[tuple[Value, int]]:
+        """Parameters with a row per unit, the weight first; none without a weight."""
+        found = [(self.argument(place), dim) for place, dim in self.rule.rows]
+        given = [(value, dim) for value, dim in found if isinstance(value, Value)]
+        return given if given[:1] == found[:1] else []
+
+
+def values_in(tree: object) -> list[Value]:
+    """The tensors among nested arguments."""
+    if isinstance(tree, Value):
+        return [tree]
+    if isinstance(tree, tuple | list):
+        return [value for leaf in tree for value in values_in(leaf)]
+    if isinstance(tree, dict):
+        return values_in(list(tree.values()))
+    return []

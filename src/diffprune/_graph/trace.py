@@ -19,8 +19,7 @@ from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
 
-from diffprune._graph.int_tracking import tracked_sizes
-from diffprune._graph.tracked_int import SizeLog
+from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]

@@ -8,10 +8,12 @@ report names the line that fixes the width.
 
 from collections.abc import Iterable
 
-from diffprune._graph.axes import Atom, Axis, MisalignedError, count
+from torch import nn
+
+from diffprune._graph.axes import Atom, Axis, MisalignedError, count, size
 from diffprune._graph.infer import Solution
-from diffprune._graph.rule_api import Frozen, SizeUse
-from diffprune._graph.tracked_int import Attribute, Dimension, Source, evaluate, leaves
+from diffprune._graph.int_tracking import Attribute, Dimension, Source, evaluate, leaves
+from diffprune._graph.rule_api import Frozen, SizeUse, Value
 
 
 def settle(solution: Solution) -> dict[Attribute, Axis]:
@@ -22,6 +24,26 @@ def settle(solution: Solution) -> dict[Attribute, Axis]:
     settler.fixed()
     settler.formulas()
     return settler.attributes
+
+
+def layer_attributes(model: nn.Module, solution: Solution) -> dict[Attribute, Axis]:
+    """Widths that layers report about themselves, such as `out_features`.
+
+    torch's own layers compute with their tensors and never read them, but `repr` and
+    user code do.
+    """
+    names: dict[Value, list[str]] = {}
+    for name, value in solution.tensors.items():
+        names.setdefault(value, []).append(name.rpartition(".")[0])
+    modules = dict(model.named_modules(remove_duplicate=False))
+    found: dict[Attribute, Axis] = {}
+    for width in solution.facts.layer_widths:
+        paths = [width.module] if width.weight is None else names[width.weight]
+        for path in paths:
+            value = vars(modules[path]).get(width.attribute) if path in modules else 0
+            if type(value) is int and value == size(width.axis):
+                found.setdefault(Attribute(path, width.attribute, value), width.axis)
+    return found
 
 
 class _Settler:

@@ -7,12 +7,12 @@ import os
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch
+from torch import nn
 from torch.optim import Optimizer
 
-from diffprune._pruner import Pruner
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
@@ -21,9 +21,26 @@ VERSION: Final = 1
 PARTS: Final = {"version", "pruner", "model", "optimizer", "random", "extra"}
 
 
+class HasState(Protocol):
+    """What a checkpoint saves beside the optimizer: a `Pruner`, as a rule."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model, gates included."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is not in the model's own state."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
+        """Cut a fresh model, and optimizers for it, to the shapes of a run."""
+        ...
+
+
 def save_checkpoint(
     path: str | os.PathLike[str],
-    pruner: Pruner[Any],
+    pruner: HasState,
     optimizer: Optimizer,
     *,
     extra: Mapping[str, Any] | None = None,
@@ -51,7 +68,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str], pruner: Pruner[Any], optimizer: Optimizer
+    path: str | os.PathLike[str], pruner: HasState, optimizer: Optimizer
 ) -> dict[str, Any]:
     """Continue a run: cut the fresh model to its shapes and load every state.
 
@@ -115,7 +132,7 @@ def _check_optimizer(
 
 
 def _check_model(
-    path: str | os.PathLike[str], state: Mapping[str, Any], pruner: Pruner[Any]
+    path: str | os.PathLike[str], state: Mapping[str, Any], pruner: HasState
 ) -> None:
     """Compare shapes before anything is cut; gates are the pruner's to check."""
     plan, saved = Plan.from_json(state["pruner"]["plan"]), state["model"]

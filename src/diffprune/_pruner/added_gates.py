@@ -1,4 +1,4 @@
-"""Choose what the gate of each group multiplies, and hook it up. Knows no training.
+"""Gates that diffprune adds: what each one multiplies, hooked up and taken out again.
 
 A closed gate must make every sum over its group blind to the unit. Where a parameter is
 one factor of the sum, that parameter is gated. Where two activations meet (queries and
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._core.types import Bool
+from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import Groups, PruneGroup
 from diffprune._graph.axes import Atom, Axis, atoms
@@ -22,15 +22,16 @@ from diffprune._graph.rule_api import Contraction, Value
 from diffprune._graph.trace import ExampleInputs
 from diffprune._graph.zeros import Spreading
 from diffprune._pruner.gate_sites import NAME, Factor, Gating, Place, Swap
+from diffprune._pruner.placement import Cut, Keep, keep_gates_
 from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
-from diffprune.gates import Gate
+from diffprune.gates import GateLike
+from diffprune.gates.pooled import PooledGates
 
 Target: TypeAlias = tuple[str, int]
-Units: TypeAlias = Bool[Tensor, " units"]
 
 
-def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, Gate]) -> Gating:
+def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> Gating:
     """Gate a model in place.
 
     Args:
@@ -38,110 +39,87 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, Gate]) -> Gati
         groups: Its groups.
         gates: A gate for each group to prune, by group name.
     """
-    gating = Gating({key(name): gate for name, gate in gates.items()})
+    gating = Gating(gates)
     for name in gates:
         for tensor, dim in targets(groups, groups[name]):
-            if key(tensor) not in gating.factors:
-                gating.factors[key(tensor)] = nn.ModuleList()
             axis = groups.tensors[tensor][dim]
-            factor = Factor(key(name), dim, axis, groups[name].atom)
-            gating.factors[key(tensor)].append(factor)  # pyright: ignore[reportCallIssue] - a ModuleList
+            factor = Factor(name, dim, axis, groups[name].atom)
+            gating.add_factor(tensor, factor)
     _home(model, gating).add_module(NAME, gating)
     _hook_(model, groups, gating)
     return gating
 
 
-def key(name: str) -> str:
-    """A name that a `ModuleDict` accepts."""
-    return name.replace(".", "/")
-
-
 @final
-class Attached:
-    """Gates that diffprune put on the groups of a model."""
+class AddedGates:
+    """Gates that diffprune adds to a model, one for each group; a `GatePlacement`.
 
-    def __init__(
-        self, model: nn.Module, groups: Groups, gates: Mapping[str, Gate]
-    ) -> None:
-        attach_(model, groups, gates)
-        self._names = tuple(gates)
+    Args:
+        names: The groups that have a gate.
+    """
 
-    def units(self, model: nn.Module, groups: Groups) -> dict[str, PruneGroup]:
-        """What each gate decides about, at its present size."""
-        del model
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(names)
+
+    def gates(self, model: nn.Module) -> dict[str, GateLike]:
+        """The gates of the model, or of a copy of it, by group name."""
+        gating = gating_of(model)
+        return {name: gating.gate(name) for name in self._names}
+
+    def pooled(self, model: nn.Module) -> PooledGates:
+        """The gates of the model as its forward pass evaluates them."""
+        return gating_of(model).pooled
+
+    def units(self, groups: Groups) -> dict[str, PruneGroup]:
+        """The groups that have a gate, by name."""
         return {name: groups[name] for name in self._names}
 
-    def gates(self, model: nn.Module) -> dict[str, Gate]:
-        """The gates of the model, or of a copy of it, by group name."""
-        return {name: gating_of(model).gate(key(name)) for name in self._names}
+    def present(self, model: nn.Module) -> dict[str, Int[Tensor, " width"]]:
+        """All units of each gate: none leaves the data without leaving its gate."""
+        return {n: torch.arange(gate.size) for n, gate in self.gates(model).items()}
+
+    def cut(
+        self,
+        _: nn.Module,
+        groups: Groups,
+        keep: Mapping[str, Keep],
+        atoms: Mapping[Atom, Keep] | None = None,
+    ) -> Cut:
+        """Each gate decides about the units of its own group, and about no others."""
+        found = {groups[name].atom: units for name, units in keep.items()}
+        return Cut(keep, found if atoms is None else atoms, groups)
+
+    def keep_(self, model: nn.Module, cut: Cut) -> None:
+        """Cut the gates, and lay their values out along the smaller parameters."""
+        keep_gates_(self.gates(model), cut.gates)
+        for tensor, factors in gating_of(model).sites().items():
+            for factor in factors:
+                axis = cut.groups.tensors[tensor][factor.dim]
+                factor.spread_(axis, cut.groups[factor.gate].atom)
+
+    @torch.no_grad()
+    def fold_(self, model: nn.Module, _: Groups) -> None:
+        """Multiply the gates into the parameters, and take them out of the model."""
+        # In eval mode: noise must not become a weight.
+        gating, tensors = gating_of(model).eval(), named_tensors(model)
+        for name, factors in gating.sites().items():
+            tensors[name].copy_(gating.gated(factors, tensors[name]))
+        self.detach_(model)
+
+    def detach_(self, model: nn.Module) -> None:
+        """Take the gates and their hooks out of the model; parameters stay."""
+        for handle in gating_of(model).handles:
+            handle.remove()
+        for module in model.modules():
+            module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
 
     def network(
         self, model: nn.Module, inputs: ExampleInputs, groups: Groups
     ) -> Network:
         """The model as it will be in use, without gates: what costs are about."""
         plain = copy.deepcopy(model)
-        self.finish_(plain, groups)
+        self.fold_(plain, groups)
         return Network(plain, inputs, groups, [groups[name] for name in self._names])
-
-    def needed(
-        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
-    ) -> dict[Atom, Units]:
-        """Units that have to stay when these are closed for good."""
-        del model
-        return {groups[name].atom: ~units for name, units in closed.items()}
-
-    def unread(
-        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
-    ) -> dict[str, Units]:
-        """Nothing but what is closed: the units of different gates are different."""
-        del model, groups
-        return dict(closed)
-
-    def cut_(
-        self,
-        model: nn.Module,
-        groups: Groups,
-        needed: Mapping[Atom, Units],
-        closed: Mapping[str, Units],
-    ) -> dict[str, Units]:
-        """Forget units in the gates of the model; say which are left where."""
-        del closed
-        kept = {name: needed[groups[name].atom] for name in self._names}
-        return keep_(self.gates(model), kept)
-
-    def refresh_(self, model: nn.Module, groups: Groups) -> None:
-        """Spread the gates anew, after the groups were resized."""
-        gating = gating_of(model)
-        for site in gating.factors:
-            for factor in gating.factors_of(site):
-                axis = groups.tensors[site.replace("/", ".")][factor.dim]
-                atom = groups[factor.gate.replace("/", ".")].atom
-                factor.spread_(axis, atom)
-
-    @torch.no_grad()
-    def finish_(self, model: nn.Module, groups: Groups) -> None:
-        """Multiply the gates into the parameters and leave the model alone."""
-        del groups
-        # In eval mode: noise must not become a weight.
-        gating, tensors = gating_of(model).eval(), named_tensors(model)
-        for site in gating.factors:
-            parameter = tensors[site.replace("/", ".")]
-            parameter.copy_(gating.gated(gating.factors_of(site), parameter))
-        for handle in gating.handles:
-            handle.remove()
-        for module in model.modules():
-            module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
-
-
-def keep_(gates: Mapping[str, Gate], kept: Mapping[str, Units]) -> dict[str, Units]:
-    """Cut the gates that lose units; return what these keep."""
-    cut = {name: units for name, units in kept.items() if not units.all()}
-    for name, units in cut.items():
-        old = gates[name].logits
-        gates[name].keep_(units.to(old.device))
-        if old.grad is not None:  # gradients may be accumulating
-            gates[name].logits.grad = old.grad[units.to(old.device)]
-    return cut
 
 
 def gating_of(model: nn.Module) -> Gating:
@@ -160,8 +138,8 @@ def _home(model: nn.Module, gating: Gating) -> nn.Module:
 
     Not the model itself: it may be a container that calls all its children.
     """
-    for site in gating.factors:
-        path = site.replace("/", ".").rpartition(".")[0]
+    for name in gating.sites():
+        path = name.rpartition(".")[0]
         layer = model.get_submodule(path.partition(".parametrizations")[0])
         if not isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict):
             return layer
@@ -222,9 +200,8 @@ def _is_blind(
 
 def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
     places: dict[str, list[Place]] = {}
-    for site in gating.factors:
-        value = groups.solution.tensors[site.replace("/", ".")]
-        factors = gating.factors_of(site)
+    for gated, factors in gating.sites().items():
+        value = groups.solution.tensors[gated]
         for name, other in groups.solution.tensors.items():
             if other is value:
                 path, _, attribute = name.rpartition(".")

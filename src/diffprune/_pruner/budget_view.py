@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from diffprune._costs.network import Network
 from diffprune._graph import Groups
 from diffprune._graph.axes import Atom, Axis
-from diffprune._graph.ops import Op, Rule
-from diffprune._graph.rule_api import Axes, Call, Value
+from diffprune._graph.rule_api import Axes, Call, Op, Rule, Value
 from diffprune._graph.trace import ExampleInputs
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate

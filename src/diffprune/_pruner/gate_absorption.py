@@ -5,46 +5,47 @@ rectifiers: forwards into whatever reads the gate, or backwards into what feeds 
 """
 
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.types import Float
+from diffprune._core.types import Float, Int
 from diffprune._graph import Groups
 from diffprune._graph.axes import Axis, atoms
-from diffprune._graph.infer import Step
-from diffprune._graph.ops import contractions, normalisation, pointwise, shapes, spatial
-from diffprune._graph.rule_api import Value
-from diffprune._graph.silence import unit_numbers
-from diffprune._pruner.links import Link, axis_of
-from diffprune.gates import Gate
+from diffprune._graph.rule_api import Step, Value
+from diffprune._graph.zeros import unit_numbers
+from diffprune._pruner.gate_links import Link
 
 Target: TypeAlias = tuple[str, int]
 
-aten = torch.ops.aten
-_TRANSPARENT: Final = {
-    shapes.reshape, shapes.flatten, shapes.unflatten, shapes.permute, shapes.transpose,
-    shapes.squeeze, shapes.unsqueeze, pointwise.same, spatial.resample,
-}  # fmt: skip
-_MAKERS: Final = {contractions.linear, contractions.conv, normalisation.batch_norm}
-_RECTIFIERS: Final = {aten.relu, aten.leaky_relu}
-
 
 @torch.no_grad()
-def absorb_(model: nn.Module, groups: Groups, link: Link, gate: Gate) -> bool:
-    """Let parameters do what the gate does; whether there are any that can."""
-    behind = axis_of(groups, link.out, link.dim)
-    values = gate.values() if gate.present is None else gate.values()[gate.present]
+def absorb_(
+    model: nn.Module,
+    groups: Groups,
+    link: Link,
+    values: Float[Tensor, " width"],
+    inputs: Int[Tensor, " width"] | None,
+) -> bool:
+    """Let parameters do what a gate does; whether there are any that can.
+
+    Args:
+        model: The model, changed in place.
+        groups: Its groups.
+        link: Where the gate is.
+        values: What it multiplies each element by.
+        inputs: Which elements of its input it reads; all if None.
+    """
     read = _readers(groups, link)
     if read is not None:
-        _multiply_(model, groups, read, behind, values)
+        _multiply_(model, groups, read, link.behind(groups), values)
         return True
-    before = axis_of(groups, link.x, link.dim)
+    before = link.before(groups)
     fed = _feeders(groups, link)
     if fed is not None and len(before) == 1:
         scale = values.new_ones(before[0].size)
-        scale[... if gate.select is None else gate.select] = values
+        scale[... if inputs is None else inputs] = values
         _multiply_(model, groups, fed, before, scale)
         return True
     return False
@@ -65,19 +66,15 @@ def _multiply_(
         parameter *= factor.view(-1, *(1,) * (parameter.ndim - dim - 1)).to(parameter)
 
 
-def _is_transparent(step: Step) -> bool:
-    return step.rule in _TRANSPARENT or step.packet in _RECTIFIERS
-
-
 def _readers(groups: Groups, link: Link) -> list[Target] | None:
     """Parameters through which alone a gate is read; None if there are other ways."""
-    if len(axis_of(groups, link.out, link.dim)) != 1:
+    if len(link.behind(groups)) != 1:
         return None
     found, reached = list[Target](), set(_outputs(groups, link))
     for step in groups.solution.steps:
         if not any(value in reached for value in step.inputs):
             continue
-        if _is_transparent(step):
+        if step.rule.passes_scale:
             reached.update(step.outputs)
             continue
         targets = _targets(groups, step, reached)
@@ -104,12 +101,12 @@ def _feeders(groups: Groups, link: Link) -> list[Target] | None:
     value = link.x
     while value in made and _times_read(groups, value) == 1:
         step = made[value]
-        if step.rule in _MAKERS:
-            named = [row for row in step.args[1:3] if isinstance(row, Value)]
-            own = [row.name in groups.solution.parameter_names for row in named]
-            once = [_uses(groups, str(row.name)) == 1 for row in named]
-            return [(str(row.name), 0) for row in named] if all(own + once) else None
-        if not _is_transparent(step):
+        if step.rule.rows:
+            rows = [(str(value.name), dim) for value, dim in step.rows()]
+            own = [name in groups.solution.parameter_names for name, _ in rows]
+            alone = all(own) and all(_uses(groups, name) == 1 for name, _ in rows)
+            return rows if rows and alone else None
+        if not step.rule.passes_scale:
             return None
         value = step.inputs[0]
     return None

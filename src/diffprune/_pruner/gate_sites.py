@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, final
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,9 @@ from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Float
 from diffprune._graph.axes import Atom, Axis, atoms, size
-from diffprune._graph.silence import unit_numbers
-from diffprune.gates import Gate
-from diffprune.gates.pooled import Bank
+from diffprune._graph.zeros import unit_numbers
+from diffprune.gates import GateLike
+from diffprune.gates.pooled import PooledGates
 
 NAME = "_diffprune_gates"
 
@@ -32,7 +32,7 @@ class Factor(nn.Module):
     """The values of one gate, spread along one dimension of a parameter.
 
     Args:
-        gate: Key of the gate.
+        gate: Name of the gate.
         dim: The dimension they multiply.
         axis: What the dimension is made of.
         atom: The factor of the axis whose units are gated.
@@ -73,13 +73,32 @@ class Gating(nn.Module):
     A submodule of the model, so that gates move, copy, train and save with it.
     """
 
-    def __init__(self, gates: Mapping[str, Gate]) -> None:
+    def __init__(self, gates: Mapping[str, GateLike]) -> None:
         super().__init__()
-        self.gates = nn.ModuleDict(gates)
+        self.gates = nn.ModuleDict()
+        for name, gate in gates.items():
+            assert isinstance(gate, nn.Module)  # noqa: S101 - checked when it was made
+            self.gates[_key(name)] = gate
         self.factors = nn.ModuleDict()
         self.handles: list[RemovableHandle] = []
-        self._bank = Bank(gates)
+        self.pooled = PooledGates(gates)
         self._values: dict[str, Tensor] | None = None
+
+    def add_factor(self, tensor: str, factor: Factor) -> None:
+        """Let a factor multiply the parameter of this name."""
+        if _key(tensor) not in self.factors:
+            self.factors[_key(tensor)] = nn.ModuleList()
+        cast("nn.ModuleList", self.factors[_key(tensor)]).append(factor)
+
+    def sites(self) -> dict[str, list[Factor]]:
+        """What multiplies each gated parameter, by its name, dimension by dimension."""
+        return {
+            name.replace("/", "."): sorted(
+                (factor for factor in factors.children() if isinstance(factor, Factor)),
+                key=attrgetter("dim"),
+            )
+            for name, factors in self.factors.items()
+        }
 
     def open_forward(self, *_args: object) -> None:
         """Begin a forward pass of the whole model: every gate is evaluated once."""
@@ -89,24 +108,17 @@ class Gating(nn.Module):
         """End it."""
         self._values = None
 
-    def values(self, key: str) -> Float[Tensor, " units"]:
+    def values(self, name: str) -> Float[Tensor, " units"]:
         """Values of a gate, the same at every place within one forward pass."""
         if self._values is None or torch.compiler.is_compiling():
-            return self.gate(key).values()
+            return self.gate(name).values()
         if not self._values:
-            self._values = self._bank.values()
-        return self._values[key]
+            self._values = self.pooled.values()
+        return self._values[name]
 
-    def gate(self, key: str) -> Gate:
-        """One of the gates."""
-        gate = self.gates[key]
-        assert isinstance(gate, Gate)  # noqa: S101 - by construction
-        return gate
-
-    def factors_of(self, site: str) -> list[Factor]:
-        """What multiplies the parameter of a site, dimension by dimension."""
-        found = [factor for factor in self.factors[site] if isinstance(factor, Factor)]  # pyright: ignore[reportGeneralTypeIssues] - a ModuleList
-        return sorted(found, key=attrgetter("dim"))
+    def gate(self, name: str) -> GateLike:
+        """The gate of a group."""
+        return cast("GateLike", self.gates[_key(name)])
 
     def gated(self, factors: Sequence[Factor], tensor: Tensor) -> Tensor:
         """Multiply a parameter by its factors; those of one dimension come in a row."""
@@ -121,6 +133,11 @@ class Gating(nn.Module):
         found = (factor.forward(self.values(factor.gate), ndim) for factor in factors)
         product = reduce(torch.mul, found)
         return product if product.dtype == dtype else product.to(dtype)
+
+
+def _key(name: str) -> str:
+    """A name that a `ModuleDict` accepts."""
+    return name.replace(".", "/")
 
 
 @dataclass(frozen=True)

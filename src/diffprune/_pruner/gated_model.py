@@ -1,50 +1,93 @@
-"""A gated model and all that is cut along with it. Knows no schedule."""
+"""A model with gates, and its removals: everything that is cut is cut here, together.
+
+`GatedModel.keep_` is the whole of a removal, from top to bottom: gates, parameters,
+copies and optimizers, checked on the example inputs, or nothing at all.
+"""
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Generic, TypeAlias, TypeVar
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from diffprune._core.types import Bool
 from diffprune._costs.network import Network
 from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom
+from diffprune._graph.axes import count
 from diffprune._graph.trace import ExampleInputs
-from diffprune._pruner import transaction as cut
-from diffprune._pruner.added_gates import Attached
-from diffprune._pruner.history import Shrinkage
-from diffprune._pruner.options import MARK
-from diffprune._pruner.user_gates import Placed
+from diffprune._pruner.gate_sites import NAME
+from diffprune._pruner.placement import Cut, GatePlacement, Keep
+from diffprune._pruner.snapshot import Snapshot
 from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import OutputCheck
-from diffprune._surgery.optimizer_state import Move, follow_
+from diffprune._surgery.keep_masks import widen
+from diffprune._surgery.optimizer_state import Move, check_can_follow, follow_
 from diffprune._surgery.plan import Plan, plan_removal
-from diffprune.errors import RemovalError
-from diffprune.gates import Gate
+from diffprune.errors import ArgumentError, RemovalError
+from diffprune.gates import GateLike
+from diffprune.gates.penalty import named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-Units: TypeAlias = Bool[Tensor, " units"]
+MARK: Final = "_diffprune_has_pruner"
 
 
-class Body(Generic[ModuleT]):
-    """What shrinks: a model, copies of it, its groups, its gates.
+@dataclass(frozen=True)
+class RemovalRecord:
+    """What is left of a model after a removal, and how exact the removal was.
+
+    Attributes:
+        step: Number of the training step after which it happened.
+        units: Units of every gate that are left, by name.
+        parameters: Parameters of the model that are left.
+        macs: Multiply-adds that are left, for the example inputs.
+        certificate: How far outputs before and after are apart; None before the first
+            removal.
+    """
+
+    step: int
+    units: Mapping[str, int]
+    parameters: int
+    macs: int
+    certificate: Certificate | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "RemovalRecord":
+        """Read what `to_dict` wrote."""
+        certificate = data["certificate"]
+        return cls(
+            int(data["step"]),
+            dict(data["units"]),
+            int(data["parameters"]),
+            int(data["macs"]),
+            None if certificate is None else Certificate(**certificate),
+        )
+
+
+class GatedModel(Generic[ModuleT]):
+    """A model with gates, and everything that has to shrink with it.
 
     Args:
         model: The model, gates and all.
-        example_inputs: What every cut is verified on.
+        example_inputs: What every removal is checked on.
         groups: Its groups; a removal replaces them.
-        gated: How the gates sit in it.
+        placement: How the gates sit in it.
+        round_to: Widths are cut to multiples of this.
 
     Attributes:
         gates: By name.
-        kept: The units that are left, by gate, as they were numbered at first.
-        plan: All cuts so far, as one.
+        kept: The units of each gate that are left, as they were numbered at first. What
+            else is known about units is kept in these numbers.
+        plan: All removals so far, as one.
         copies: Models that are cut the same way.
+        history: What was left after each removal.
     """
 
     def __init__(
@@ -52,147 +95,255 @@ class Body(Generic[ModuleT]):
         model: ModuleT,
         example_inputs: ExampleInputs,
         groups: Groups,
-        gated: Attached | Placed,
+        placement: GatePlacement,
+        round_to: int = 1,
     ) -> None:
         self.model, self.example_inputs = model, example_inputs
-        self.groups, self.gated = groups, gated
-        self.gates: dict[str, Gate] = gated.gates(model)
-        self.kept = {n: list(range(gate.size)) for n, gate in self.gates.items()}
+        self.groups, self.placement, self._round_to = groups, placement, round_to
+        self.gates: dict[str, GateLike] = placement.gates(model)
+        self.pooled = placement.pooled(model)
+        self.kept = {n: torch.arange(gate.size) for n, gate in self.gates.items()}
         self.plan = Plan({}, {}, {})
         self.copies: list[nn.Module] = []
+        self.history: list[RemovalRecord] = []
         vars(model)[MARK] = True
 
-    def units(self) -> list[PruneGroup]:
-        """What each gate can remove, by the name of the gate, at its present size."""
-        return list(self.gated.units(self.model, self.groups).values())
+    def units(self) -> dict[str, PruneGroup]:
+        """What each gate decides about, by the name of the gate."""
+        return self.placement.units(self.groups)
 
-    def shape(self, step: int, found: Certificate | None = None) -> Shrinkage:
+    def shape(self, step: int, found: Certificate | None = None) -> RemovalRecord:
         """What is left after so many steps."""
-        of_gates = {p for g in self.gates.values() for p in g.parameters()}
+        of_gates = {p for g in self.gates.values() for _, p in g.named_parameters()}
         own = [p for p in self.model.parameters() if p not in of_gates]
-        return Shrinkage(
+        return RemovalRecord(
             step,
-            {name: gate.width for name, gate in self.gates.items()},
+            {n: len(units) for n, units in self.placement.present(self.model).items()},
             sum(parameter.numel() for parameter in own),
             self.groups.macs(),
             found,
         )
 
-    def needed(self, closed: Mapping[str, Units]) -> dict[Atom, Units]:
-        """Units that have to stay when these are closed for good."""
-        return self.gated.needed(self.model, self.groups, closed)
+    def cut(self, keep: Mapping[str, Keep]) -> Cut:
+        """What a removal has to keep, everywhere, when each gate keeps these units.
 
-    def unread(self, closed: Mapping[str, Units]) -> dict[str, Units]:
-        """Units of gates that nobody reads when these are closed for good."""
-        return self.gated.unread(self.model, self.groups, closed)
+        Changes nothing. Widths that have to be multiples keep their best closed units.
+        """
+        wide = {name: self._round_up(name, units.cpu()) for name, units in keep.items()}
+        return self.placement.cut(self.model, self.groups, wide)
 
-    def cut_(
-        self,
-        needed: Mapping[Atom, Units],
-        closed: Mapping[str, Units],
-        optimizers: Sequence[Optimizer],
-        *,
-        verify: bool = True,
-    ) -> tuple[dict[str, Units], Certificate | None]:
-        """Cut model, copies, gates and optimizers, or nothing at all.
+    def keep_(
+        self, cut: Cut, optimizers: Sequence[Optimizer], step: int | None
+    ) -> RemovalRecord | None:
+        """Keep what a cut keeps, in everything that has it, or change nothing.
+
+        Args:
+            cut: What stays.
+            optimizers: All that train the parameters.
+            step: Number of the training step, for the record; None if the cut was
+                checked and recorded in another run.
 
         Returns:
-            What the gates that lost units have kept, and the certificate.
+            What is left; None if nothing had to go.
+
+        Raises:
+            RemovalError: If outputs would change.
+            ArgumentError: If the model was changed or an optimizer cannot follow.
         """
-        plan = self._plan(needed)
-        cut.check_unchanged(self.model, self.groups)
-        tensors = named_tensors(self.model)
-        logits = {name: gate.logits for name, gate in self.gates.items()}
-        cut.check_optimizers(optimizers, tensors, [*plan.tensors], logits)
-        kept, found = self._shrink_(plan, needed, closed, verify=verify)
-        moved = cut.moves(tensors, self.model, plan) + [
-            Move(logits[name], self.gates[name].logits, {0: _numbers(units)})
-            for name, units in kept.items()
-        ]
-        for optimizer in optimizers:
-            follow_(optimizer, moved)
-        self.plan = replace(self.plan.then(plan), certificate=found)
-        for name, units in kept.items():
-            self.kept[name] = [self.kept[name][i] for i in _numbers(units)]
-        return kept, found
+        if cut.keeps_all():
+            return None
+        plan = plan_removal(self.groups, keep=cut.by_group())
+        check_unchanged(self.model, self.groups)
+        tensors, of_gates = named_tensors(self.model), _parameters_of(self.gates)
+        check_can_follow(optimizers, _to_be_cut(plan, tensors, cut, of_gates))
 
-    def without(self, closed: Mapping[str, Units]) -> ModuleT:
-        """A plain copy of what would be left; in the end all is as it was."""
-        needed, groups = self.needed(closed), self.groups
-        snapshot = cut.Snapshot.of([self.model, *self.copies])
+        check = None if step is None else self._output_check()
+        models = [self.model, *self.copies]
+        snapshot = Snapshot.of(models, optimizers)
+        held = self.groups, self.plan, dict(self.kept), [*self.history]
         try:
-            self._shrink_(self._plan(needed), needed, closed, verify=False)
-            return self.plain_copy()
-        finally:
-            snapshot.restore_()
-            self.groups = groups
-
-    def _plan(self, needed: Mapping[Atom, Units]) -> Plan:
-        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
-        return plan_removal(self.groups, masks)
-
-    def _shrink_(
-        self,
-        plan: Plan,
-        needed: Mapping[Atom, Units],
-        closed: Mapping[str, Units],
-        *,
-        verify: bool,
-    ) -> tuple[dict[str, Units], Certificate | None]:
-        """Cut the models and their gates, and verify; undo it if that fails."""
-        models, groups = [self.model, *self.copies], self.groups
-        check = OutputCheck(self.model, self.example_inputs) if verify else None
-        snapshot = cut.Snapshot.of(models)
-        try:
-            # Gates first: parametrized layers are evaluated when they are cut.
-            kept, *_ = [self.gated.cut_(m, groups, needed, closed) for m in models]
-            sizes = {atom: int(units.sum()) for atom, units in needed.items()}
-            self.groups = groups.narrowed(sizes)
             for model in models:
-                self.gated.refresh_(model, self.groups)
+                # Gates first: parametrized layers are evaluated when they are cut.
+                self.placement.keep_(model, cut)
                 apply_plan_(model, plan)
-            return kept, check and check.certify()
+            found = check and check.certify()
+
+            moves = _moves(plan, tensors, named_tensors(self.model))
+            moves += _gate_moves(of_gates, _parameters_of(self.gates), cut)
+            for optimizer in optimizers:
+                follow_(optimizer, moves)
+
+            self.groups = cut.groups
+            self.plan = replace(self.plan.then(plan), certificate=found)
+            self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
+            if step is not None:
+                self.history.append(self.shape(step, found))
         except BaseException as error:
             snapshot.restore_()
-            self.groups = groups
+            self.groups, self.plan, kept, self.history[:] = held
+            self.kept.update(kept)
             if check is not None and isinstance(error, RemovalError):
-                raise self._explained(error, check, needed) from error
+                raise self._explained(error, check, cut.by_group()) from error
             raise
+        return self.history[-1] if step is not None else None
+
+    def read(self, keep: Mapping[str, Keep]) -> dict[str, Keep]:
+        """Which units of each gate the data still has when these are kept."""
+        cut = self.placement.cut(self.model, self.groups, keep)
+        found = dict(keep)
+        for name, placed in cut.layouts.items():
+            units = cut.gates[name].nonzero().flatten()
+            units = units if placed.units is None else units[placed.units]
+            found[name] = torch.zeros_like(keep[name]).index_fill(0, units, value=True)
+        return found
+
+    def without_gates(self, keep: Mapping[str, Keep] | None = None) -> ModuleT:
+        """A plain copy of the model, its gates folded into it.
+
+        Args:
+            keep: By gate, which units the copy has; all that are left if omitted.
+        """
+        copied, groups = copy.deepcopy(self.model), self.groups
+        if keep is not None:
+            cut = self.placement.cut(self.model, groups, keep)
+            self.placement.keep_(copied, cut)
+            apply_plan_(copied, plan_removal(groups, keep=cut.by_group()))
+            groups = cut.groups
+        self.placement.fold_(copied, groups)
+        vars(copied).pop(MARK)
+        return copied
+
+    def network(self) -> Network:
+        """What costs are about: the model as it will be in use, without gates."""
+        found = self.placement.network(self.model, self.example_inputs, self.groups)
+        return replace(found, cut=self.without_gates)
+
+    def fold_(self) -> None:
+        """Fold the gates into the models and take them out, if outputs stay.
+
+        Raises:
+            RemovalError: If outputs would change; nothing has changed.
+        """
+        check = self._output_check()
+        try:
+            check.certify(self.without_gates())
+        except RemovalError as error:
+            raise self._explained(error, check, {}) from error
+        for model in [self.model, *self.copies]:
+            self.placement.fold_(model, self.groups)
+            vars(model).pop(MARK)
+
+    def detach_(self) -> None:
+        """Leave the model as it was before it got gates."""
+        self.placement.detach_(self.model)
+        vars(self.model).pop(MARK)
+
+    def _round_up(self, name: str, keep: Keep) -> Keep:
+        """Keep the most promising closed units, where widths have to be multiples."""
+        width = -(-int(keep.sum()) // self._round_to) * self._round_to
+        return widen(keep, width, self.gates[name].margin().detach().cpu())
+
+    def _output_check(self) -> OutputCheck:
+        return OutputCheck(self.model, self.example_inputs)
 
     def _explained(
-        self, error: RemovalError, check: OutputCheck, needed: Mapping[Atom, Units]
+        self, error: RemovalError, check: OutputCheck, keep: Mapping[str, Keep]
     ) -> RemovalError:
         """The error with the first layer that differs, once everything is restored."""
-        masks = {g.name: needed[g.atom] for g in self.groups if g.atom in needed}
-        where = check.first_difference(layout(self.groups, masks))
+        where = check.first_difference(layout(self.groups, keep))
         return RemovalError(
             f"a removal was undone: {error}{where}\nModel, gates and optimizer are as "
             "they were before it."
         )
 
-    def network(self) -> Network:
-        """What costs are about: the model as it will be in use, without gates."""
-        found = self.gated.network(self.model, self.example_inputs, self.groups)
-        return replace(found, cut=self.without)
 
-    def plain_copy(self) -> ModuleT:
-        """A copy of the model as it is now, its gates folded into it."""
-        copied = copy.deepcopy(self.model)
-        self.gated.finish_(copied, self.groups)
-        vars(copied).pop(MARK)
-        return copied
+def check_unchanged(model: nn.Module, groups: Groups) -> None:
+    """Refuse a model whose tensors are not those the groups were found in."""
+    gates = tuple(f"{name}." for name in named_gates(model))
+    found = {
+        name: tuple(tensor.shape)
+        for name, tensor in named_tensors(model).items()
+        if not name.startswith(gates) and NAME not in name
+    }
+    expected = {
+        name: tuple(count(axis, {}) for axis in axes)
+        for name, axes in groups.tensors.items()
+        if not name.startswith(gates)
+    }
+    for name in dict.fromkeys((*expected, *found)):
+        if found.get(name) != expected.get(name):
+            raise ArgumentError(
+                f"`{name}` had shape {expected.get(name, 'none')} when the pruner last "
+                f"saw it and has {found.get(name, 'none')} now.\n"
+                "Change the model before making the pruner, not after."
+            )
 
-    def finish_(self) -> None:
-        """Fold the gates into the models and take them out, if outputs stay."""
-        check = OutputCheck(self.model, self.example_inputs)
-        try:
-            check.certify(self.plain_copy())
-        except RemovalError as error:
-            raise self._explained(error, check, {}) from error
-        for model in [self.model, *self.copies]:
-            self.gated.finish_(model, self.groups)
-            vars(model).pop(MARK)
+
+def check_same(model: nn.Module, copied: nn.Module) -> None:
+    """Refuse what is not a copy of a model.
+
+    Raises:
+        ArgumentError: If a tensor is missing, or has another shape.
+    """
+    expected = {name: t.shape for name, t in named_tensors(model).items()}
+    found = {name: t.shape for name, t in named_tensors(copied).items()}
+    for name in dict.fromkeys((*expected, *found)):
+        if expected.get(name) != found.get(name):
+            raise ArgumentError(
+                f"this is no copy of the model as it is now: `{name}` differs.\n"
+                "Copy it after making the pruner: `copy.deepcopy(pruner.model)`."
+            )
 
 
-def _numbers(units: Units) -> tuple[int, ...]:
-    return tuple(units.nonzero().flatten().tolist())
+def _parameters_of(gates: Mapping[str, GateLike]) -> dict[str, dict[str, nn.Parameter]]:
+    return {name: dict(gate.named_parameters()) for name, gate in gates.items()}
+
+
+def _to_be_cut(
+    plan: Plan,
+    tensors: Mapping[str, Tensor],
+    cut: Cut,
+    of_gates: Mapping[str, Mapping[str, nn.Parameter]],
+) -> dict[str, nn.Parameter]:
+    """Parameters that are about to be cut, by name."""
+    own = {n: p for n in plan.tensors if isinstance(p := tensors[n], nn.Parameter)}
+    gates = {
+        f"{name} (its gate)": parameter
+        for name, parameters in of_gates.items()
+        for parameter in parameters.values()
+        if parameter.shape[:1] == cut.gates[name].shape
+    }
+    return {**own, **gates}
+
+
+def _moves(
+    plan: Plan, before: Mapping[str, Tensor], after: Mapping[str, Tensor]
+) -> list[Move]:
+    """What took the place of every parameter that a plan cut."""
+    found: dict[Tensor, Move] = {}
+    for name, dims in plan.tensors.items():
+        old, new = before[name], after[name]
+        if isinstance(old, nn.Parameter) and isinstance(new, nn.Parameter):
+            found[old] = Move(old, new, dims)
+    return list(found.values())
+
+
+def _gate_moves(
+    before: Mapping[str, Mapping[str, nn.Parameter]],
+    after: Mapping[str, Mapping[str, nn.Parameter]],
+    cut: Cut,
+) -> list[Move]:
+    """What took the place of every parameter of a gate that lost units."""
+    moves = list[Move]()
+    for name, parameters in after.items():
+        numbers = _numbers(cut.gates[name])
+        for key, new in parameters.items():
+            old = before[name][key]
+            if new is not old:
+                dims = {} if new.shape == old.shape else {0: numbers}
+                moves.append(Move(old, new, dims))
+    return moves
+
+
+def _numbers(keep: Keep) -> tuple[int, ...]:
+    return tuple(keep.nonzero().flatten().tolist())

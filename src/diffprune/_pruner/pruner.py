@@ -4,40 +4,48 @@ The one place where gates, groups and surgery meet.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from diffprune._budget import Budget, Controller
-from diffprune._core.types import Bool, Float
+from diffprune._core.types import Float, Int
 from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom
-from diffprune._graph.ops import Op, Rule
+from diffprune._graph.rule_api import Op, Rule
 from diffprune._graph.trace import ExampleInputs
-from diffprune._pruner import user_gates as placed
-from diffprune._pruner.history import Shrinkage
+from diffprune._pruner.gated_model import RemovalRecord, check_same
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
-from diffprune._pruner.options import Gates, Schedule, check_options, default_gate
-from diffprune._pruner.removal_policy import Patience, are_finite
-from diffprune._pruner.setup import begin_
+from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
+from diffprune._pruner.setup import (
+    PATIENCE,
+    REMOVE_EVERY,
+    REOPEN,
+    Budgets,
+    Gates,
+    Heads,
+    Schedule,
+    Strength,
+    check_model,
+    check_numbers,
+    check_options,
+    check_same_budget,
+    default_gate,
+    make_controller,
+    make_gated_model_,
+    strength_of,
+)
 from diffprune._pruner.state import read_state
-from diffprune._pruner.steering import Budgets, check_same_budget, make_controller
-from diffprune._pruner.strengths import DEFAULT_STRENGTH, Strength, strength_of
 from diffprune._pruner.summary import summarise
-from diffprune._pruner.transaction import check_same
-from diffprune._surgery.compare import Certificate
-from diffprune._surgery.keep_masks import widen
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError, FinishedError
-from diffprune.gates import Gate
+from diffprune.gates import GateLike
 from diffprune.gates.penalty import parameter_groups
-from diffprune.gates.pooled import Bank
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-Units: TypeAlias = Bool[Tensor, " units"]
 
 
 class Pruner(Generic[ModuleT]):
@@ -51,25 +59,33 @@ class Pruner(Generic[ModuleT]):
         model: Any module that `torch.export` can trace. It is changed in place and
             stays the object it is.
         example_inputs: A tensor, a tuple, or a dict of keyword arguments.
-        strength: How hard open units are pushed to close: one number, a function of the
-            group (`by_macs`, `by_parameters`), or either by name pattern; groups that
-            no pattern matches are left whole. By default 1e-5.
-        budget: What the model may cost in the end, instead of a strength; several are
-            met in turn, from the largest to the smallest.
-        gate: Makes the gate of a group; one function, or one per name pattern.
-        schedule: Look for closed units every so many steps, or when a function of the
-            step number says so. A budget has a schedule of its own.
-        reopen: Units of gates with noise or competition may open again. They are
-            removed once the probability that they do in the next step is below this.
-            Without noise a closed sigmoid gate cannot open, and its unit goes at once.
-        patience: Or once they were found closed so many times in a row.
-        round_to: Widths are cut to multiples of this.
-        freeze: Names or patterns of layers to leave as they are.
-        heads: Whether attention loses `"whole"` heads, units `"inside"`, or `"both"`.
+        strength: *How hard*: how much open units are pushed to close. One number
+            (start with 1e-4), a function of the group (`by_macs`, `by_parameters`), or
+            either by name pattern; groups that no pattern matches are left whole.
+        budget: Instead of a strength, what the model may cost in the end; several are
+            met in turn, from the largest to the smallest. Give one of the two.
+        freeze: *Where*: names or patterns of layers to leave as they are.
+        heads: Whether attention loses `"whole"` heads, units of their `"head_dim"`, or
+            `"both"`.
         rules: Rules for ops that have none.
-        on_removal: Called with every `Shrinkage`.
+        gate: Makes the gate of a group, any `diffprune.gates.GateLike`; one function,
+            or one per name pattern.
+        remove_every: *When*: look for closed units every so many steps (by default
+            100), or when a function of the step number says so.
+        reopen: Units of gates with noise or competition may open again. They are
+            removed once the probability that they do in the next step is below this (by
+            default 0.05). Without noise a closed sigmoid gate cannot open, and its unit
+            goes at once.
+        patience: Or once they were found closed so many times in a row (by default 30).
+        round_to: Widths are cut to multiples of this.
+        on_removal: Called with every `RemovalRecord`.
         on_budget: Called with every budget once the model has met it and recovered, and
             with a plain copy of the model as it then is.
+
+    Raises:
+        ArgumentError: If not exactly one of `strength` and `budget` is given, or an
+            option would be ignored: a budget decides itself when units go, and takes
+            none of `remove_every`, `reopen` and `patience`. The model is as it was.
 
     Examples:
         >>> import torch
@@ -89,70 +105,88 @@ class Pruner(Generic[ModuleT]):
         *,
         strength: Strength | None = None,
         budget: Budgets | None = None,
-        gate: Gates = default_gate,
-        schedule: Schedule = 100,
-        reopen: float = 0.05,
-        patience: int = 30,
-        round_to: int = 1,
         freeze: Sequence[str] = (),
-        heads: Literal["both", "whole", "inside"] = "both",
+        heads: Heads = "both",
         rules: Mapping[Op, Rule] | None = None,
-        on_removal: Callable[[Shrinkage], None] | None = None,
+        gate: Gates = default_gate,
+        remove_every: Schedule | None = None,
+        reopen: float | None = None,
+        patience: int | None = None,
+        round_to: int = 1,
+        on_removal: Callable[[RemovalRecord], None] | None = None,
         on_budget: Callable[[Budget, ModuleT], None] | None = None,
     ) -> None:
-        check_options(model, schedule, reopen, patience, round_to)
+        when = {"remove_every": remove_every, "reopen": reopen, "patience": patience}
+        check_options(strength, budget, on_budget, **when)
+        self._remove_every = REMOVE_EVERY if remove_every is None else remove_every
+        reopen = REOPEN if reopen is None else reopen
+        patience = PATIENCE if patience is None else patience
+        check_numbers(self._remove_every, reopen, patience, round_to)
+        check_model(model)
         self.example_inputs = example_inputs
-        self.history: list[Shrinkage] = []
         self.steps = 0
-        self._schedule, self._round_to = schedule, round_to
-        self._strength = DEFAULT_STRENGTH if strength is None else strength
+        self._strength = strength
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
-        self._body = begin_(
+        self._gated = make_gated_model_(
             model,
             example_inputs,
-            strength=self._strength,
+            strength=strength,
             gate=gate,
             freeze=freeze,
             heads=heads,
             rules=rules,
+            round_to=round_to,
         )
-        self._bank = Bank(self.gates)
-        self._patience = Patience(self.gates, reopen, patience)
-        self.dense = self.shape()
-        self.controller = (
-            None
-            if budget is None
-            else make_controller(budget, self._body, strength, round_to)
-        )
-        self._strengths = self._compute_strengths()
+        try:
+            self._policy = RemovalPolicy(self.gates, self.kept, reopen, patience)
+            self.dense = self.shape()
+            self.controller = (
+                None
+                if budget is None
+                else make_controller(budget, self._gated, round_to)
+            )
+            self._strengths = self._compute_strengths()
+        except BaseException:
+            self._gated.detach_()
+            raise
 
     @property
     def model(self) -> ModuleT:
         """The model, as small as it is by now."""
-        return self._body.model
+        return self._gated.model
 
     @property
-    def gates(self) -> dict[str, Gate]:
+    def gates(self) -> dict[str, GateLike]:
         """The gates, by name."""
-        return self._body.gates
+        return self._gated.gates
+
+    @property
+    def kept(self) -> Mapping[str, Int[Tensor, " left"]]:
+        """The units of each gate that are left, as they were numbered at first."""
+        return self._gated.kept
+
+    @property
+    def history(self) -> list[RemovalRecord]:
+        """What was left after each removal."""
+        return self._gated.history
 
     @property
     def groups(self) -> Groups:
         """What can be removed, at its present size."""
-        return self._body.groups
+        return self._gated.groups
 
     @property
     def plan(self) -> Plan:
         """All removals so far, as one."""
-        return self._body.plan
+        return self._gated.plan
 
     def parameter_groups(
         self,
         *,
         lr: float | None = None,
         gate_lr: float | None = None,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
     ) -> list[dict[str, Any]]:
         """Optimizer groups in which gates are never decayed."""
         return parameter_groups(
@@ -162,7 +196,7 @@ class Pruner(Generic[ModuleT]):
     def penalty(self) -> Float[Tensor, ""]:
         """What open units cost: the expected number of them, by strength."""
         self._check_running()
-        return self._bank.penalty(self._strengths)
+        return self._gated.pooled.penalty(self._strengths)
 
     def add_copy(self, model: nn.Module) -> None:
         """Cut this copy of the model too: a moving average, a teacher.
@@ -175,19 +209,19 @@ class Pruner(Generic[ModuleT]):
         """
         copied = model.module if isinstance(model, AveragedModel) else model
         check_same(self.model, copied)
-        self._body.copies.append(copied)
+        self._gated.copies.append(copied)
 
-    def step(self, *optimizers: Optimizer) -> Shrinkage | None:
+    def step(self, *optimizers: Optimizer) -> RemovalRecord | None:
         """Call after every optimizer step: now and then, removes closed units."""
         self._check_running()
         self.steps += 1
         if self.controller is not None:
             return self._follow_(self.controller, optimizers)
-        every = self._schedule
+        every = self._remove_every
         is_due = every(self.steps) if callable(every) else self.steps % every == 0
         return self.remove_closed_(*optimizers) if is_due else None
 
-    def remove_closed_(self, *optimizers: Optimizer) -> Shrinkage | None:
+    def remove_closed_(self, *optimizers: Optimizer) -> RemovalRecord | None:
         """Remove what is closed for good, now; nothing if nothing is.
 
         Raises:
@@ -197,7 +231,10 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         if not are_finite(dict(self.model.named_parameters())):
             return None
-        return self._remove_(self._patience.look(), optimizers)
+        with self._all_or_nothing():
+            cut = self._gated.cut(self._policy.keep())
+            record = self._gated.keep_(cut, optimizers, self.steps)
+        return self._after_removal_(record)
 
     def finalize(self, *optimizers: Optimizer) -> ModuleT:
         """Remove all closed units, fold the gates away, and hand the model back.
@@ -212,15 +249,18 @@ class Pruner(Generic[ModuleT]):
         if are_finite(dict(self.model.named_parameters())):
             if self.controller is not None:
                 self._meet_(self.controller, optimizers)
-            closed = {name: ~gate.is_open() for name, gate in self.gates.items()}
-            self._remove_(closed, optimizers)
-        self._body.finish_()
+            keep = {name: gate.is_open() for name, gate in self.gates.items()}
+            cut = self._gated.cut(keep)
+            self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
+        self._gated.fold_()
         self._is_finished = True
         return self.model
 
     def summary(self) -> str:
         """Per group what is left of it, and what that costs, as a table."""
-        return summarise(self)
+        asked = [] if self.controller is None else self.controller.report()
+        units = self._gated.units()
+        return summarise(self.gates, units, self.shape(), self.dense, asked)
 
     def state_dict(self) -> dict[str, Any]:
         """What a pruner of a fresh model needs to continue; without the tensors.
@@ -230,11 +270,12 @@ class Pruner(Generic[ModuleT]):
         return {
             "plan": self.plan.to_json(),
             "units": dict(self.dense.units),
-            "gates": {
-                name: (self._body.kept[name], placed.present_units(gate).tolist())
-                for name, gate in self.gates.items()
+            "kept": {n: numbers.tolist() for n, numbers in self.kept.items()},
+            "present": {
+                name: units.tolist()
+                for name, units in self._gated.placement.present(self.model).items()
             },
-            "looks": {n: looks.tolist() for n, looks in self._patience.looks.items()},
+            "looks": {n: looks.tolist() for n, looks in self._policy.looks.items()},
             "steps": self.steps,
             "history": [record.to_dict() for record in self.history],
             "budget": self.controller and self.controller.state_dict(),
@@ -253,41 +294,48 @@ class Pruner(Generic[ModuleT]):
             raise ArgumentError(
                 "this pruner has already removed units; load the state into a new one."
             )
-        saved = read_state(
-            state, self.groups, {unit.name: unit for unit in self.units()}
-        )
+        gated = self._gated
+        saved = read_state(state, gated.groups, gated.units())
         check_same_budget(state.get("budget"), self.controller)
-        self._cut_(saved.needed, saved.closed, optimizers, verify=False)
-        self._patience.looks.update(saved.looks)
-        self.steps, self.history = saved.steps, list(saved.history)
+        cut = gated.placement.cut(self.model, gated.groups, saved.gates, saved.atoms)
+        gated.keep_(cut, optimizers, step=None)
+        gated.history.extend(saved.history)
+        self._policy.looks.update(saved.looks)
+        self.steps = saved.steps
         if self.controller is not None:
             self.controller.load_state_dict(state["budget"])
-            self._strengths = self._compute_strengths()
+        self._strengths = self._compute_strengths()
 
     def _follow_(
         self, controller: Controller, optimizers: Sequence[Optimizer]
-    ) -> Shrinkage | None:
+    ) -> RemovalRecord | None:
         """Take the next step on the way to a budget."""
         if not controller.is_due(self.steps):
             return None
         if not are_finite(dict(self.model.named_parameters())):
             return None
-        look, record = controller.look(self.steps), None
-        if look.closed is not None:
-            record = self._remove_(look.closed, optimizers)
-            controller.settle_()
-            self._strengths = self._compute_strengths()
-        if look.met is not None and self._on_budget is not None:
-            self._on_budget(look.met, self._body.plain_copy())
+        record = None
+        with self._all_or_nothing():
+            tick = controller.tick(self.steps)
+            if tick.keep is not None:
+                cut = self._gated.cut(tick.keep)
+                record = self._gated.keep_(cut, optimizers, self.steps)
+                controller.after_removal_()
+        record = self._after_removal_(record)
+        if tick.met is not None and self._on_budget is not None:
+            self._on_budget(tick.met, self._gated.without_gates())
         return record
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""
-        closed = controller.finish()
-        if closed is None:
-            return
-        self._remove_(closed, optimizers)
-        controller.settle_()
+        with self._all_or_nothing():
+            keep = controller.finish()
+            if keep is None:
+                return
+            cut = self._gated.cut(keep)
+            record = self._gated.keep_(cut, optimizers, self.steps)
+            controller.after_removal_()
+        self._after_removal_(record)
         warnings.warn(
             f"the budget was met only now, after {self.steps} steps, and nothing has "
             "recovered from it. Give it the number of steps that you train for: "
@@ -295,57 +343,47 @@ class Pruner(Generic[ModuleT]):
             stacklevel=3,
         )
 
-    def _remove_(
-        self, closed: Mapping[str, Units], optimizers: Sequence[Optimizer]
-    ) -> Shrinkage | None:
-        wide = {n: self._round_up(n, units.cpu()) for n, units in closed.items()}
-        needed = self._body.needed(wide)
-        if all(bool(units.all()) for units in needed.values()):
-            return None
-        found = self._cut_(needed, wide, optimizers)
-        warn_of_broken_kernels(self.model)
-        record = self.shape(found)
-        self.history.append(record)
-        if self._on_removal is not None:
-            self._on_removal(record)
+    @contextmanager
+    def _all_or_nothing(self) -> Generator[None]:
+        """Leave gates, counts and controller as they were if a removal fails."""
+        gates = {name: _tensors(gate) for name, gate in self.gates.items()}
+        values = {name: [t.clone() for t in found] for name, found in gates.items()}
+        looks, controller = dict(self._policy.looks), self.controller
+        state = None if controller is None else controller.state_dict()
+        try:
+            yield
+        except BaseException:
+            for name, found in gates.items():
+                for tensor, value in zip(found, values[name], strict=True):
+                    tensor.data.copy_(value)
+            self._policy.looks = looks
+            if controller is not None and state is not None:
+                controller.load_state_dict(state)
+            raise
+
+    def _after_removal_(self, record: RemovalRecord | None) -> RemovalRecord | None:
+        """Push on what is left, and tell the user."""
+        self._strengths = self._compute_strengths()
+        if record is not None:
+            warn_of_broken_kernels(self.model)
+            if self._on_removal is not None:
+                self._on_removal(record)
         return record
 
-    def _cut_(
-        self,
-        needed: Mapping[Atom, Units],
-        closed: Mapping[str, Units],
-        optimizers: Sequence[Optimizer],
-        *,
-        verify: bool = True,
-    ) -> Certificate | None:
-        kept, found = self._body.cut_(needed, closed, optimizers, verify=verify)
-        for name, units in kept.items():
-            self._patience.keep_(name, units)
-            if self.controller is not None:
-                self.controller.keep_(name, units)
-        self._strengths = self._compute_strengths()
-        return found
-
-    def shape(self, found: Certificate | None = None) -> Shrinkage:
+    def shape(self) -> RemovalRecord:
         """What is left of the model now."""
-        return self._body.shape(self.steps, found)
-
-    def _round_up(self, name: str, closed: Units) -> Units:
-        """Keep the most promising closed units, where widths have to be multiples."""
-        open_units = int((~closed).sum())
-        width = -(-open_units // self._round_to) * self._round_to
-        score = self.gates[name].prob_open().detach().cpu()
-        return ~widen(~closed, width, score)
+        return self._gated.shape(self.steps)
 
     def units(self) -> list[PruneGroup]:
         """What each gate can remove, by the name of the gate, at its present size."""
-        return self._body.units()
+        return list(self._gated.units().values())
 
     def _compute_strengths(self) -> dict[str, float]:
         if self.controller is not None:
             return self.controller.strengths
-        units = self.units()
-        return {u.name: strength_of(self._strength, u) or 0.0 for u in units}
+        strength = 0.0 if self._strength is None else self._strength
+        units = self._gated.units().values()
+        return {u.name: strength_of(strength, u) or 0.0 for u in units}
 
     def _check_running(self) -> None:
         if self._is_finished:
@@ -353,3 +391,7 @@ class Pruner(Generic[ModuleT]):
                 "this pruner was finalized: its model is plain and has no gates.\n"
                 "To prune it further, make a new `Pruner` for it."
             )
+
+
+def _tensors(gate: GateLike) -> list[Tensor]:
+    return list(gate.state_dict().values()) if isinstance(gate, nn.Module) else []

@@ -1,4 +1,4 @@
-"""When a closed unit may go: it cannot open again, or hardly. Knows gates, no model.
+"""Which units a removal keeps: the open ones, and closed ones that may open again.
 
 A closed gate without noise or competition gets no gradient from the task, and the
 penalty only pushes it further down. With noise it may be drawn open again, with
@@ -12,70 +12,49 @@ from typing import final
 import torch
 from torch import Tensor
 
-from diffprune._core.types import Bool, Float
-from diffprune.gates import Gate, functional as F
+from diffprune._core.types import Int
+from diffprune._pruner.placement import Keep
+from diffprune.gates import GateLike
 
 
 @final
-class Patience:
-    """Decides which closed units may go, and remembers for how long they were closed.
+class RemovalPolicy:
+    """Decides which closed units may go, and counts for how long they were closed.
 
     Args:
         gates: By name.
+        kept: The units that are left of each, as they were numbered at first.
         reopen: A unit may go once it is open in the next step with a probability below
-            this.
+            this, and at once if it can never be.
         patience: Or once it was found closed so many times in a row.
 
     Attributes:
-        looks: How often in a row each unit was found closed, by gate.
+        looks: How often in a row each unit was found closed, by gate, as the units were
+            numbered at first.
     """
 
-    def __init__(self, gates: Mapping[str, Gate], reopen: float, patience: int) -> None:
-        self._gates, self._reopen, self._patience = gates, reopen, patience
-        self.looks = {
-            name: torch.zeros(gate.size, dtype=torch.long)
-            for name, gate in gates.items()
-        }
+    def __init__(
+        self,
+        gates: Mapping[str, GateLike],
+        kept: Mapping[str, Int[Tensor, " left"]],
+        reopen: float,
+        patience: int,
+    ) -> None:
+        self._gates, self._kept = gates, kept
+        self._reopen, self._patience = reopen, patience
+        self.looks = {n: torch.zeros_like(numbers) for n, numbers in kept.items()}
 
-    def look(self) -> dict[str, Bool[Tensor, " units"]]:
-        """Closed units that cannot open, hardly can, or have not for long."""
-        return {name: self._look(name, gate) for name, gate in self._gates.items()}
+    def keep(self) -> dict[str, Keep]:
+        """Look at every gate: which of its units stay."""
+        return {name: self._keep(name, gate) for name, gate in self._gates.items()}
 
-    def keep_(self, name: str, units: Bool[Tensor, " units"]) -> None:
-        """Follow a removal of units."""
-        self.looks[name] = self.looks[name][units]
-
-    def _look(self, name: str, gate: Gate) -> Bool[Tensor, " units"]:
-        closed = ~gate.is_open()
-        self.looks[name] = torch.where(closed.cpu(), self.looks[name] + 1, 0)
-        has_noise = gate.log_noise_var is not None or gate.base is not None
-        if gate.u == "sigmoid" and not has_noise:
-            return closed
-        hardly = reopening_probability(gate) < self._reopen
-        return closed & (
-            hardly | (self.looks[name].to(closed.device) >= self._patience)
-        )
-
-
-@torch.no_grad()
-def reopening_probability(gate: Gate) -> Float[Tensor, " units"]:
-    """How likely a unit is open in the next step.
-
-    With noise that is known: the chance that it is drawn open. Without, a unit that
-    competes moves with the others; then it is the open probability of the penalty.
-
-    Examples:
-        >>> gate = Gate(4, dropout=0.5)
-        >>> gate.logits.data[0] = -50.0  # however low, noise of its size flips its sign
-        >>> reopening_probability(gate)[0].round(decimals=2)
-        tensor(0.1600)
-    """
-    if gate.log_noise_var is None:
-        return gate.prob_open()
-    logits = gate.logits
-    margin = F.margin(F.log_odds(logits, gate.u, gate.background), gate.threshold)
-    noise_std = logits.abs() * torch.exp(gate.log_noise_var / 2)
-    return torch.special.ndtr(margin / noise_std)
+    def _keep(self, name: str, gate: GateLike) -> Keep:
+        is_open, numbers = gate.is_open().cpu(), self._kept[name]
+        looks = torch.where(is_open, 0, self.looks[name][numbers] + 1)
+        self.looks[name] = self.looks[name].index_copy(0, numbers, looks)
+        reopening = gate.reopening().detach().cpu()
+        may_go = (reopening <= 0) | (reopening < self._reopen)
+        return is_open | ~(may_go | (looks >= self._patience))
 
 
 def are_finite(tensors: Mapping[str, Tensor]) -> bool:

@@ -1,37 +1,70 @@
-"""From a plain model to a gated one, with gates of its own or new ones."""
+"""Turn the arguments of a `Pruner` into a gated model, strengths and a controller."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, TypeVar
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import nn
 
-from diffprune._graph import Groups, find_groups
-from diffprune._graph.ops import Op, Rule
-from diffprune._graph.trace import ExampleInputs
-from diffprune._pruner.added_gates import Attached
-from diffprune._pruner.gated_model import Body
-from diffprune._pruner.options import Gates, check_placed, make_gates
-from diffprune._pruner.strengths import Strength
-from diffprune._pruner.user_gates import GateRule, Placed
+from diffprune._budget import Budget, Controller
+from diffprune._budget.limits import Measured
+from diffprune._costs.latency import measure_in_turns
+from diffprune._graph import Groups, PruneGroup, find_groups
+from diffprune._graph.rule_api import Op, Rule
+from diffprune._graph.trace import ExampleInputs, check_plain
+from diffprune._pruner.added_gates import AddedGates, attach_
+from diffprune._pruner.gate_links import GateRule
+from diffprune._pruner.gated_model import MARK, GatedModel
+from diffprune._pruner.placement import Keep
+from diffprune._pruner.user_gates import UserGates
+from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.gates import Gate, GateLike
 from diffprune.gates.penalty import named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
+OneStrength: TypeAlias = float | Callable[[PruneGroup], float]
+Strength: TypeAlias = OneStrength | Mapping[str, OneStrength]
+MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
+Gates: TypeAlias = MakeGate | Mapping[str, MakeGate]
+Budgets: TypeAlias = Budget | Sequence[Budget]
+Schedule: TypeAlias = int | Callable[[int], bool]
+Heads: TypeAlias = Literal["both", "whole", "head_dim"]
+
+REMOVE_EVERY: Final = 100
+REOPEN: Final = 0.05
+PATIENCE: Final = 30
 
 
-def begin_(
+def by_macs(strength: float) -> Callable[[PruneGroup], float]:
+    """Strength per multiply-add: units that cost more are pushed harder."""
+    return lambda group: strength * group.macs
+
+
+def by_parameters(strength: float) -> Callable[[PruneGroup], float]:
+    """Strength per parameter: units that weigh more are pushed harder."""
+    return lambda group: strength * group.parameters
+
+
+def default_gate(group: PruneGroup) -> Gate:
+    """The paper's gate: independent units, no noise."""
+    return Gate(group.size)
+
+
+def make_gated_model_(
     model: ModuleT,
     example_inputs: ExampleInputs,
     *,
-    strength: Strength,
+    strength: Strength | None,
     gate: Gates,
     freeze: Sequence[str],
-    heads: Literal["both", "whole", "inside"],
+    heads: Heads,
     rules: Mapping[Op, Rule] | None,
-) -> Body[ModuleT]:
+    round_to: int,
+) -> GatedModel[ModuleT]:
     """Find what can be removed from a model, and gate it in place if it has no gates.
 
-    The arguments are those of `Pruner`.
+    The arguments are those of `Pruner`. On an error the model is as it was.
     """
 
     def find(
@@ -40,13 +73,229 @@ def begin_(
         all_rules = {**(rules or {}), **known}
         return find_groups(model, inputs, freeze=freeze, heads=heads, rules=all_rules)
 
-    if named_gates(model):
-        rule = GateRule()
+    if placed := named_gates(model):
+        rule = GateRule([n for n, own in placed.items() if own.index is not None])
         groups = find(model, example_inputs, {torch.ops.diffprune.gate: rule})
-        placed = Placed(rule, find)
-        check_placed(gate, strength, placed.units(model, groups))
-        return Body(model, example_inputs, groups, placed)
+        check_placed(gate, strength, list(placed))
+        by_user = UserGates(model, rule, find)
+        return GatedModel(model, example_inputs, groups, by_user, round_to)
     groups = find(model, example_inputs, {})
     made = make_gates(model, groups, strength, gate)
-    attached = Attached(model, groups, made)
-    return Body(model, example_inputs, groups, attached)
+    attach_(model, groups, made)
+    added = AddedGates(made)
+    return GatedModel(model, example_inputs, groups, added, round_to)
+
+
+def make_gates(
+    model: nn.Module, groups: Groups, strength: Strength | None, gate: Gates
+) -> dict[str, GateLike]:
+    """A gate for each group that has a strength, like the model's parameters.
+
+    Without any strength, which a budget finds itself, all groups have a gate.
+
+    Raises:
+        UnknownNameError: If a pattern matches no group.
+        ArgumentError: If there is nothing to gate, or something else than a gate was
+            made.
+    """
+    check_patterns("strength", strength, list(groups.sizes))
+    check_patterns("gate", gate, list(groups.sizes))
+    chosen = [
+        g for g in groups if strength is None or strength_of(strength, g) is not None
+    ]
+    if not chosen:
+        raise ArgumentError(
+            "nothing in this model can be removed:\n"
+            + "\n".join(f"  {axis}" for axis in groups.frozen)
+        )
+    like = next(p for p in model.parameters() if p.is_floating_point())
+    return {g.name: _make_gate(_maker(gate, g), g, like) for g in chosen}
+
+
+def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLike:
+    made: Any = make(group)
+    if not isinstance(made, GateLike) or not isinstance(made, nn.Module):
+        raise ArgumentError(
+            f"gate= made a {type(made).__name__} for `{group.name}`, and a gate is a "
+            "module with the members of `diffprune.gates.GateLike`."
+        )
+    if made.size != group.size:
+        raise ArgumentError(
+            f"gate= made a gate of {made.size} units for `{group.name}`, which has "
+            f"{group.size}.\nType `gate=lambda group: dp.Gate(group.size)`."
+        )
+    return made.to(like.device, like.dtype)
+
+
+def _maker(gate: Gates, group: PruneGroup) -> MakeGate:
+    if not isinstance(gate, Mapping):
+        return gate
+    patterns = [p for p in gate if fnmatch.fnmatchcase(group.name, p)]
+    return gate[patterns[0]] if patterns else default_gate
+
+
+def strength_of(strength: Strength, group: PruneGroup) -> float | None:
+    """The strength for one group; None if no pattern matches it."""
+    if isinstance(strength, Mapping):
+        patterns = [p for p in strength if fnmatch.fnmatchcase(group.name, p)]
+        return strength_of(strength[patterns[0]], group) if patterns else None
+    value = strength(group) if callable(strength) else strength
+    if not 0 <= value < float("inf"):
+        raise ArgumentError(
+            f"the strength for `{group.name}` must be finite and >= 0, got {value}."
+        )
+    return float(value)
+
+
+def make_controller(
+    budget: Budgets, gated: GatedModel[Any], round_to: int
+) -> Controller:
+    """Steer a gated model, of which nothing was removed yet, to its budgets.
+
+    Raises:
+        ArgumentError: If a budget cannot be met.
+    """
+    budgets = [budget] if isinstance(budget, Budget) else list(budget)
+    if not budgets:
+        raise ArgumentError("budget=[] asks for nothing: leave it out.")
+    gates = {n: gate for n, gate in gated.gates.items() if isinstance(gate, Gate)}
+    if others := gated.gates.keys() - gates:
+        raise ArgumentError(
+            f"the gate of `{min(others)}` is not a `dp.Gate`, and a budget can steer "
+            "no other.\nUse `strength=` for it."
+        )
+    options = gates, gated.kept, round_to, gated.read
+    if all(one.latency is None for one in budgets):
+        return Controller(budgets, gated.network(), *options)
+    whole = gated.without_gates()
+
+    def seconds(keep: Mapping[str, Keep]) -> dict[str, Measured]:
+        models = [gated.without_gates(keep), whole]
+        return {"latency": Measured(*measure_in_turns(models, gated.example_inputs))}
+
+    return Controller(budgets, gated.network(), *options, seconds)
+
+
+def check_options(
+    strength: Strength | None,
+    budget: Budgets | None,
+    on_budget: object,
+    **when: object,
+) -> None:
+    """Refuse combinations of options that mean nothing.
+
+    Args:
+        strength: How hard units are pushed to close.
+        budget: What the model may cost.
+        on_budget: What is called when a budget is met.
+        **when: Options of removals that a budget decides itself; None if not given.
+
+    Raises:
+        ArgumentError: If there is not exactly one of strength and budget, or an option
+            would be ignored.
+    """
+    if strength is None and budget is None:
+        raise ArgumentError(
+            "a pruner has to know how hard to push: give it `strength=` or `budget=`.\n"
+            "Type `strength=1e-4` to start with, or `budget=dp.Budget(macs=0.3, "
+            "steps=...)`."
+        )
+    if budget is not None and strength is not None:
+        raise ArgumentError(
+            "a budget finds its own strengths: leave `strength=` out.\n"
+            "To keep layers whole, type `freeze=[...]`."
+        )
+    given = [name for name, value in when.items() if value is not None]
+    if budget is not None and given:
+        raise ArgumentError(
+            f"a budget decides itself when units go: leave `{given[0]}=` out, or use "
+            "`strength=` instead of `budget=`."
+        )
+    if budget is None and on_budget is not None:
+        raise ArgumentError(
+            "`on_budget=` is called when a budget is met, and there is none: leave it "
+            "out, or give a `budget=`."
+        )
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a model that has a pruner, or cannot have one.
+
+    Raises:
+        ArgumentError: If it is such a model.
+    """
+    check_plain(model)
+    if any(MARK in vars(module) for module in model.modules()):
+        raise ArgumentError(
+            "this model already has a pruner. Call its `finalize()` first, or start "
+            "again from a fresh model."
+        )
+
+
+def check_numbers(
+    remove_every: Schedule, reopen: float, patience: int, round_to: int
+) -> None:
+    """Refuse numbers that cannot be meant.
+
+    Raises:
+        ArgumentError: If there are such.
+    """
+    if not callable(remove_every) and remove_every < 1:
+        raise ArgumentError(
+            f"remove_every must be at least one step, got {remove_every}."
+        )
+    if round_to < 1:
+        raise ArgumentError(f"round_to must be at least 1, got {round_to}.")
+    if patience < 1:
+        raise ArgumentError(f"patience must be at least one look, got {patience}.")
+    if not 0 <= reopen <= 0.5:
+        raise ArgumentError(
+            f"reopen is a probability of at most 1/2, got {reopen}: a unit that is "
+            "more likely open than closed is open."
+        )
+
+
+def check_placed(gate: Gates, strength: Strength | None, names: Sequence[str]) -> None:
+    """Refuse options that gates in the model itself would ignore.
+
+    Raises:
+        ArgumentError: If gates are to be made although the model has its own.
+        UnknownNameError: If a pattern matches no gate.
+    """
+    if gate is not default_gate:
+        raise ArgumentError(
+            "`gate=` makes gates for a model without any, and this model has its own: "
+            f"{', '.join(f'`{name}`' for name in names)}.\n"
+            "Leave `gate=` out, or take those out of the model."
+        )
+    check_patterns("strength", strength, names)
+
+
+def check_patterns(option: str, patterns: object, names: Sequence[str]) -> None:
+    """Refuse patterns of an option that match no name.
+
+    Raises:
+        UnknownNameError: If one does not; the message lists the names.
+    """
+    for pattern in patterns if isinstance(patterns, Mapping) else ():
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            raise UnknownNameError(
+                f"{option}: nothing matches `{pattern}`; there are "
+                f"{', '.join(f'`{name}`' for name in names)}."
+            )
+
+
+def check_same_budget(state: object, controller: Controller | None) -> None:
+    """Refuse the state of a run with a budget for one without, and the reverse.
+
+    Raises:
+        ArgumentError: If only one of them has a budget, or they have different ones.
+    """
+    if isinstance(state, dict) and controller is not None:
+        controller.check_state(state)
+    if (state is None) != (controller is None):
+        has, lacks = ("pruner", "state") if state is None else ("state", "pruner")
+        raise ArgumentError(
+            f"this {has} has a budget and the {lacks} has none.\n"
+            "Load a state into a pruner made with the same arguments."
+        )

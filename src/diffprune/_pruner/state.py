@@ -1,4 +1,4 @@
-"""Read the saved state of a pruner, wherever it comes from. Changes nothing."""
+"""Read the saved state of a pruner, wherever it comes from; changes nothing."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,45 +7,49 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffprune._core.types import Bool, Int
+from diffprune._core.types import Int
 from diffprune._graph import Groups, PruneGroup
 from diffprune._graph.axes import Atom
-from diffprune._pruner.history import Shrinkage
+from diffprune._pruner.gated_model import RemovalRecord
+from diffprune._pruner.placement import Keep
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError
 
-Units = Bool[Tensor, " units"]
-
 
 @dataclass(frozen=True)
-class Saved:
-    """A state that fits: what to cut, and what had happened.
+class SavedRun:
+    """A state that fits: what to keep, and what had happened.
 
     Attributes:
-        needed: Units that are left, per atom.
-        closed: Units that the gates have lost, by gate.
-        looks: How often in a row each unit that is left was found closed, by gate.
+        gates: By gate, the units that it had.
+        atoms: Units of the model that were left.
+        looks: How often in a row each unit was found closed, by gate.
         steps: Steps the run had made.
         history: Its removals.
     """
 
-    needed: Mapping[Atom, Units]
-    closed: Mapping[str, Units]
+    gates: Mapping[str, Keep]
+    atoms: Mapping[Atom, Keep]
     looks: Mapping[str, Int[Tensor, " units"]]
     steps: int
-    history: Sequence[Shrinkage]
+    history: Sequence[RemovalRecord]
 
 
 def read_state(
-    state: Mapping[str, Any], groups: Groups, gates: Mapping[str, PruneGroup]
-) -> Saved:
-    """Check a state against the groups and gates of a fresh model.
+    state: Mapping[str, Any], groups: Groups, units: Mapping[str, PruneGroup]
+) -> SavedRun:
+    """Check a state against a fresh model.
+
+    Args:
+        state: What `Pruner.state_dict` returned.
+        groups: The groups of the fresh model.
+        units: What each of its gates decides about.
 
     Raises:
         ArgumentError: If it is damaged, or that of another model.
     """
     try:
-        return _read(state, groups, gates)
+        return _read(state, groups, units)
     except (ArgumentError, AttributeError, IndexError, KeyError, TypeError) as error:
         raise ArgumentError(
             f"this state is damaged, or that of another model: {error}\n"
@@ -54,37 +58,36 @@ def read_state(
 
 
 def _read(
-    state: Mapping[str, Any], groups: Groups, gates: Mapping[str, PruneGroup]
-) -> Saved:
-    plan, saved = Plan.from_json(state["plan"]), state["gates"]
-    sizes = {name: unit.size for name, unit in gates.items()}
-    if state["units"] != sizes or set(saved) != set(sizes):
+    state: Mapping[str, Any], groups: Groups, units: Mapping[str, PruneGroup]
+) -> SavedRun:
+    plan, kept, present = Plan.from_json(state["plan"]), state["kept"], state["present"]
+    sizes = {name: unit.size for name, unit in units.items()}
+    if state["units"] != sizes or set(kept) != set(sizes):
         raise ArgumentError(
             f"it has the gates {state['units']}, this pruner has {sizes}."
         )
     for name in plan.kept:
         groups[name]  # raises, with the names there are, if there is no such group
-    needed = {
+    gates = {name: as_mask(kept[name], size) for name, size in sizes.items()}
+    atoms = {
         group.atom: as_mask(plan.kept.get(group.name, range(group.size)), group.size)
         for group in groups
     }
-    closed = dict[str, Units]()
-    for name, unit in gates.items():
-        kept, present = saved[name]
-        closed[name] = ~as_mask(kept, unit.size)
-        needed[unit.atom] = as_mask([kept[i] for i in present], unit.size)
-    looks = {name: torch.tensor(state["looks"][name]) for name in gates}
-    for name in gates:
-        if looks[name].shape != (len(saved[name][0]),):
+    for name, unit in units.items():
+        left = [kept[name][number] for number in present[name]]
+        atoms[unit.atom] = as_mask(left, unit.size)
+    looks = {name: torch.tensor(state["looks"][name]) for name in sizes}
+    for name, size in sizes.items():
+        if looks[name].shape != (size,):
             raise ArgumentError(f"it counts {len(looks[name])} units for `{name}`.")
-    history = [Shrinkage.from_dict(record) for record in state["history"]]
-    return Saved(needed, closed, looks, int(state["steps"]), history)
+    history = [RemovalRecord.from_dict(record) for record in state["history"]]
+    return SavedRun(gates, atoms, looks, int(state["steps"]), history)
 
 
-def as_mask(kept: Sequence[int], length: int) -> Units:
+def as_mask(kept: Sequence[int], length: int) -> Keep:
     """True at these indices."""
     if not kept or min(kept) < 0 or max(kept) >= length:
         raise ArgumentError(f"it keeps other units than the {length} there are.")
-    units = torch.zeros(length, dtype=torch.bool)
-    units[list(kept)] = True
-    return units
+    return torch.zeros(length, dtype=torch.bool).index_fill(
+        0, torch.tensor([*kept]), value=True
+    )

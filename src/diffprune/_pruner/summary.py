@@ -1,38 +1,50 @@
-"""A pruner's state as a table a person can read."""
+"""What is left of a model, gate by gate, as a table of plain text."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
 
-from rich.console import Console
-from rich.table import Table
+import torch
 
-if TYPE_CHECKING:
-    from diffprune._pruner.pruner import Pruner
+from diffprune._graph import PruneGroup
+from diffprune._graph.groups import table
+from diffprune._pruner.gated_model import RemovalRecord
+from diffprune.gates import Gate, GateLike
+
+HEADER = ("group", "units", "open", "P(open)", "parameters/unit", "MACs/unit")
 
 
-def summarise(pruner: "Pruner[Any]") -> str:
-    """Per group: kept of total, parameters, MACs, open probability; then totals."""
-    now, dense = pruner.shape(), pruner.dense
-    units = {unit.name: unit for unit in pruner.units()}
-    table = Table(box=None, pad_edge=False)
-    table.add_column("group")
-    for heading in ("units", "open", "P(open)", "parameters/unit", "MACs/unit"):
-        table.add_column(heading, justify="right")
-    for name, gate in pruner.gates.items():
-        probability = float(gate.prob_open().detach().mean())
-        table.add_row(
-            name + (" (at its floor)" if gate.at_floor() else ""),
-            f"{gate.size} of {dense.units[name]}",
-            str(int(gate.is_open().sum())),
-            f"{probability:.2f}",
-            f"{units[name].parameters:,}",
-            f"{units[name].macs:,}",
-        )
-    console = Console(width=100, no_color=True)
-    with console.capture() as captured:
-        console.print(table)
-    asked = [] if pruner.controller is None else pruner.controller.report()
+def summarise(
+    gates: Mapping[str, GateLike],
+    units: Mapping[str, PruneGroup],
+    now: RemovalRecord,
+    dense: RemovalRecord,
+    asked: Sequence[str],
+) -> str:
+    """Per gate: units left of all, open ones, costs of one; then totals.
+
+    Args:
+        gates: By name.
+        units: What each of them decides about.
+        now: What is left of the model.
+        dense: What there was at first.
+        asked: Lines to close with: what a budget asks for.
+    """
+    rows = [_row(gate, units[name], dense.units[name]) for name, gate in gates.items()]
     totals = (
         f"{now.parameters:,} of {dense.parameters:,} parameters, "
         f"{now.macs:,} of {dense.macs:,} MACs"
     )
-    return captured.get() + "\n".join([totals, *asked])
+    lines = table([HEADER, *rows], numbers=range(1, len(HEADER)))
+    return "\n".join([*lines, totals, *asked])
+
+
+@torch.no_grad()
+def _row(gate: GateLike, unit: PruneGroup, whole: int) -> tuple[str, ...]:
+    is_ours = isinstance(gate, Gate)
+    return (
+        unit.name + (" (at its floor)" if is_ours and gate.at_floor() else ""),
+        f"{gate.size} of {whole}",
+        str(int(gate.is_open().sum())),
+        f"{float(gate.prob_open().mean()):.2f}" if is_ours else "-",
+        f"{unit.parameters:,}",
+        f"{unit.macs:,}",
+    )

@@ -1,269 +1,212 @@
-"""Gates that users put into their models, as the paper does. Knows no optimizer.
-
-A placed gate reads one layout of units and writes another: what it closes is gone
-behind it, and may still be needed before it, or be written again further on (residual
-streams). Its input therefore keeps every unit that anything behind it keeps, and the
-gate selects.
-"""
+"""Gates that users put into their models, as the paper does: cut, and folded away."""
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeAlias, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.types import Bool, Int
+from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom, atoms, mask
-from diffprune._graph.infer import Step
-from diffprune._graph.rule_api import Axes, Call, Value
-from diffprune._graph.silence import unit_numbers
+from diffprune._graph.axes import Atom, mask, size
 from diffprune._graph.trace import ExampleInputs
-from diffprune._graph.zeros import Spreading
-from diffprune._pruner.added_gates import keep_
 from diffprune._pruner.budget_view import FindGroups, placed_network
 from diffprune._pruner.gate_absorption import absorb_
-from diffprune._pruner.links import Link, axis_of
-from diffprune._surgery.dead_units import dead_units
-from diffprune.gates import Gate, fold_gates
+from diffprune._pruner.gate_links import GateRule, needed_units
+from diffprune._pruner.placement import Cut, Keep, Layout, keep_gates_
+from diffprune.gates import Gate, GateLike, fold_gates
 from diffprune.gates.penalty import named_gates
+from diffprune.gates.pooled import PooledGates
 
-Units: TypeAlias = Bool[Tensor, " units"]
-
-
-class GateRule:
-    """The rule for the gate op: the units behind a gate are its own."""
-
-    def __init__(self) -> None:
-        self.links: list[Link] = []
-
-    def __call__(self, call: Call, x: Value, values: Value, dim: int) -> Axes:
-        """Give the output a dimension of its own, and remember both ends."""
-        dim %= len(x.axes)
-        if values.shape != x.shape[dim : dim + 1]:
-            for axis in x.axes[dim:]:
-                call.freeze(axis, "a gate with an index covers it")
-            return x.axes
-        (units,) = call.fresh(x.shape[dim])
-        link = Link(
-            call.where.module, x, Value((*x.axes[:dim], units, *x.axes[dim + 1 :])), dim
-        )
-        for other in self.links:
-            if other.gate == link.gate:
-                call.unify(units, other.out.axes[other.dim])
-                call.unify(x.axes[dim], other.x.axes[other.dim])
-        self.links.append(link)
-        return link.out.axes
-
-
-class _Closed(Spreading[Tensor]):
-    """Silence that starts in closed gates, and in nothing else.
-
-    A gate is silent where it is closed, and where it has nothing to let through.
-    """
-
-    def __init__(
-        self,
-        groups: Groups,
-        rule: GateRule,
-        closed: Mapping[Atom, Units],
-        places: Mapping[str, Int[Tensor, " n"] | None],
-    ) -> None:
-        self._rule, self._closed, self._places = rule, closed, places
-        self._links = {id(link.out.axes): link for link in rule.links}
-        super().__init__(groups.solution, lambda *_: {}, _all_units)
-
-    def _spread(self, step: Step) -> None:
-        link = self._links.get(id(step.outputs[0].axes)) if step.outputs else None
-        if step.rule is not self._rule or link is None:
-            super()._spread(step)
-            return
-        (output,) = step.outputs
-        silent = dict(self.of(link.x))
-        resolve = self.solution.algebra.resolve
-        loud = {atom: ~units for atom, units in self.along(link.x, link.dim).items()}
-        nothing = ~mask(resolve(link.x.axes[link.dim]), loud)
-        chosen = self._places[link.gate]
-        own = resolve(output.axes[link.dim])
-        if len(own) == 1 and isinstance(own[0], Atom):
-            arrives = nothing if chosen is None else nothing[chosen.cpu()]
-            silent[own[0]] = arrives | self._closed.get(own[0], ~_all_units(own[0]))
-        found = self.atoms(output)
-        self._known[output] = {a: m for a, m in silent.items() if a in found}
-
-
-def _all_units(atom: Atom) -> Units:
-    return torch.ones(atom.size, dtype=torch.bool)
-
-
-def needed_units(
-    groups: Groups,
-    rule: GateRule,
-    closed: Mapping[Atom, Units],
-    places: Mapping[str, Int[Tensor, " n"] | None],
-) -> dict[Atom, Units]:
-    """Units of every group that something may still read.
-
-    Args:
-        groups: Of a model with placed gates.
-        rule: The rule that found the gates.
-        closed: For each atom behind a gate, which of its units are closed for good.
-        places: For each gate, by name, the places of its units in its input.
-    """
-    linked = {
-        atom
-        for link in rule.links
-        for value in (link.x, link.out)
-        for atom in groups.solution.free(value.axes[link.dim])
-    }
-    whole = {group.atom: _all_units(group.atom) for group in groups}
-    unread = dead_units(linked, _Closed(groups, rule, closed, places))
-    needed = {**whole, **{atom: ~units for atom, units in unread.items()}}
-    _demand_all_(groups, rule, needed, places)
-    for units in needed.values():
-        if not units.any():  # a layer of no units does not run
-            units[0] = True
-    _demand_all_(groups, rule, needed, places)
-    return needed
-
-
-def _demand_all_(
-    groups: Groups,
-    rule: GateRule,
-    needed: dict[Atom, Units],
-    places: Mapping[str, Int[Tensor, " n"] | None],
-) -> None:
-    while _demand_(groups, rule, needed, places):
-        pass
-
-
-def _demand_(
-    groups: Groups,
-    rule: GateRule,
-    needed: dict[Atom, Units],
-    places: Mapping[str, Int[Tensor, " n"] | None],
-) -> bool:
-    """Need in front of every gate what is needed behind it; whether that was news."""
-    news = False
-    for link in rule.links:
-        behind = mask(axis_of(groups, link.out, link.dim), needed)
-        axis = axis_of(groups, link.x, link.dim)
-        read, chosen = behind.nonzero().flatten(), places[link.gate]
-        read = read if chosen is None else chosen.cpu()[read]
-        for atom in set(atoms(axis)) & needed.keys():
-            numbers = unit_numbers(axis, atom)[read]
-            demanded = torch.zeros(atom.size, dtype=torch.bool)
-            demanded[numbers[numbers >= 0]] = True
-            news |= bool((demanded & ~needed[atom]).any())
-            needed[atom] = needed[atom] | demanded
-    return news
+NAME = "_diffprune_inputs"
 
 
 @final
-class Placed:
-    """Gates that the user put into a model."""
+class InputSelection(nn.Module):
+    """Which elements of its input a placed gate reads; the pruner installs it.
 
-    def __init__(self, rule: GateRule, find: FindGroups) -> None:
+    Args:
+        dim: The gated dimension.
+    """
+
+    index: Int[Tensor, " width"] | None
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+        self.register_buffer("index", None)
+
+    def before(self, _: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        """Hook: the gate is given only what it reads."""
+        if self.index is None:
+            return None
+        return (args[0].index_select(self.dim, self.index), *args[1:])
+
+
+def install_(model: nn.Module) -> None:
+    """Let the inputs of every gate in a model be selected."""
+    for gate in named_gates(model).values():
+        selection = InputSelection(gate.dim)
+        gate.add_module(NAME, selection)
+        gate.register_forward_pre_hook(selection.before)
+
+
+@final
+class UserGates:
+    """Gates that a user put into a model; a `GatePlacement`.
+
+    Args:
+        model: The model.
+        rule: The rule that found the gates in its trace.
+        find: Finds groups with the user's options.
+    """
+
+    def __init__(self, model: nn.Module, rule: GateRule, find: FindGroups) -> None:
         self._rule, self._find = rule, find
         self._links = {link.gate: link for link in rule.links}
+        self._sizes = {name: gate.size for name, gate in named_gates(model).items()}
+        self._state = {n: v.clone() for n, v in _tensors_of_gates(model).items()}
+        install_(model)
 
-    def units(self, model: nn.Module, groups: Groups) -> dict[str, PruneGroup]:
-        """What each gate decides about, by its name, at its present size."""
-        by_atom = {group.atom: group for group in groups}
-        found = dict[str, PruneGroup]()
-        for name, gate in self.gates(model).items():
-            atom = self._own_atom(groups, name) or Atom(gate.size)
-            own = PruneGroup(name, gate.size, (), 0, 0, atom)
-            found[name] = replace(by_atom.get(atom, own), name=name)
-        return found
-
-    def gates(self, model: nn.Module) -> dict[str, Gate]:
+    def gates(self, model: nn.Module) -> dict[str, GateLike]:
         """The gates of the model, or of a copy of it, by module path."""
-        return named_gates(model)
+        return {**named_gates(model)}
 
-    def network(self, model: nn.Module, inputs: ExampleInputs, _: Groups) -> Network:
-        """The model as it will be in use, without gates: what costs are about."""
-        return placed_network(model, inputs, self.gates(model), self._find)
+    def pooled(self, model: nn.Module) -> PooledGates:
+        """The gates of the model, for their penalty: each layer asks for its values."""
+        return PooledGates(self.gates(model))
 
-    def needed(
-        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
-    ) -> dict[Atom, Units]:
-        """Units of every group that something may still read."""
-        gates = self.gates(model)
-        shut = {
-            atom: units[present_units(gates[name])]
-            for name, units in closed.items()
-            if (atom := self._own_atom(groups, name)) is not None
-        }
-        places = {name: gate.select for name, gate in gates.items()}
-        return needed_units(groups, self._rule, shut, places)
+    def units(self, groups: Groups) -> dict[str, PruneGroup]:
+        """What each gate decides about, by the name of the gate."""
+        by_atom = {group.atom: group for group in groups}
+        return {name: self._unit(groups, by_atom, name) for name in self._sizes}
 
-    def unread(
-        self, model: nn.Module, groups: Groups, closed: Mapping[str, Units]
-    ) -> dict[str, Units]:
-        """Units of each gate that nobody reads when these are closed for good."""
-        needed, gates = self.needed(model, groups, closed), self.gates(model)
-        found = dict[str, Units]()
-        for name, link in self._links.items():
-            behind = mask(axis_of(groups, link.out, link.dim), needed)
-            read = present_units(gates[name])[behind]
-            nobody = torch.ones(gates[name].size, dtype=torch.bool)
-            found[name] = nobody.index_fill(0, read, value=False)
-        return found
+    def _unit(
+        self, groups: Groups, by_atom: Mapping[Atom, PruneGroup], name: str
+    ) -> PruneGroup:
+        link = self._links.get(name)
+        width = self._sizes[name] if link is None else size(link.behind(groups))
+        atom = (link and link.own_atom(groups)) or Atom(width)
+        own = PruneGroup(name, width, (), 0, 0, atom)
+        return replace(by_atom.get(atom, own), name=name)
 
-    def cut_(
+    def present(self, model: nn.Module) -> dict[str, Int[Tensor, " width"]]:
+        """The units of each gate that the data still has."""
+        return {n: self._present(n, gate) for n, gate in named_gates(model).items()}
+
+    def _present(self, name: str, gate: Gate) -> Int[Tensor, " width"]:
+        index = gate.index if name in self._links else None
+        return torch.arange(gate.size) if index is None else index.cpu()
+
+    def cut(
         self,
         model: nn.Module,
         groups: Groups,
-        needed: Mapping[Atom, Units],
-        closed: Mapping[str, Units],
-    ) -> dict[str, Units]:
-        """Forget units in the gates, and select what is left from their inputs.
+        keep: Mapping[str, Keep],
+        atoms: Mapping[Atom, Keep] | None = None,
+    ) -> Cut:
+        """Keep what something behind the gates may still read.
 
-        An open unit that nobody reads leaves the data but not its gate: it takes part
-        in the mean of the open ones, and in the penalty, until it closes.
+        A closed unit that is needed further on stays. An open unit that nobody reads
+        leaves the data but not its gate: it takes part in the mean of the open ones,
+        and in the penalty, until it closes.
         """
-        gates, kept = self.gates(model), dict[str, Units]()
+        gates, present = named_gates(model), self.present(model)
+        read = {name: selection_of(gate).index for name, gate in gates.items()}
+        if atoms is None:
+            lets_through = {
+                atom: keep[name][present[name]]
+                for name, link in self._links.items()
+                if (atom := link.own_atom(groups)) is not None
+            }
+            atoms = needed_units(groups, self._rule, lets_through, read)
+        stays, layouts = dict(keep), dict[str, Layout]()
         for name, link in self._links.items():
-            gate = gates[name]
-            before = mask(axis_of(groups, link.x, link.dim), needed)
-            behind = mask(axis_of(groups, link.out, link.dim), needed)
-            old = (
-                torch.arange(len(behind)) if gate.select is None else gate.select.cpu()
-            )
-            places = (before.cumsum(0) - 1)[old[behind]]
-            in_line = torch.equal(places, torch.arange(int(before.sum())))
-            gate.select = None if in_line else places.to(gate.logits.device)
-            present = present_units(gate)[behind]
-            kept[name] = (~closed[name]).index_fill(0, present, value=True)
-            present = (kept[name].cumsum(0) - 1)[present]
-            is_whole = len(present) == int(kept[name].sum())
-            gate.present = None if is_whole else present.to(gate.logits.device)
-        return keep_(gates, kept)
+            before = mask(link.before(groups), atoms)
+            behind = mask(link.behind(groups), atoms)
+            units = present[name][behind]
+            stays[name] = keep[name].index_fill(0, units, value=True)
+            layouts[name] = _layout(before, behind, units, stays[name], read[name])
+        unlinked = {n: torch.ones_like(keep[n]) for n in keep.keys() - self._links}
+        return Cut(stays | unlinked, atoms, groups, layouts)
 
-    def refresh_(self, model: nn.Module, groups: Groups) -> None:
-        """Nothing to do: a placed gate knows its own place."""
+    def keep_(self, model: nn.Module, cut: Cut) -> None:
+        """Cut the gates, and select what is left from their inputs."""
+        gates = named_gates(model)
+        keep_gates_(gates, cut.gates)
+        for name, layout in cut.layouts.items():
+            gate, device = gates[name], gates[name].logits.device
+            gate.index = None if layout.units is None else layout.units.to(device)
+            inputs = None if layout.inputs is None else layout.inputs.to(device)
+            selection_of(gate).index = inputs
 
     @torch.no_grad()
-    def finish_(self, model: nn.Module, groups: Groups) -> None:
+    def fold_(self, model: nn.Module, groups: Groups) -> None:
         """Absorb the gates into parameters, and leave a plain selection if need be."""
         fold_gates(model)
-        for name, gate in self.gates(model).items():
+        for name, gate in named_gates(model).items():
             gate.eval()  # noise must not become a weight
-            link = self._links.get(name)
-            absorbed = link is not None and absorb_(model, groups, link, gate)
-            left = Select(gate.dim, gate.select, None if absorbed else _spread(gate))
+            link, inputs = self._links.get(name), selection_of(gate).index
+            values = gate.values() if gate.index is None else gate.values()[gate.index]
+            absorbed = link is not None and absorb_(model, groups, link, values, inputs)
+            left = Select(gate.dim, inputs, None if absorbed else values)
             plain = left if left.does_something else nn.Identity()
             path, _, attribute = name.rpartition(".")
             setattr(model.get_submodule(path), attribute, plain.train(model.training))
 
-    def _own_atom(self, groups: Groups, name: str) -> Atom | None:
-        if name not in self._links:
-            return None
-        axis = axis_of(groups, self._links[name].out, self._links[name].dim)
-        return axis[0] if len(axis) == 1 and isinstance(axis[0], Atom) else None
+    @torch.no_grad()
+    def detach_(self, model: nn.Module) -> None:
+        """Leave the gates as they were before the pruner was made."""
+        for name, tensor in _tensors_of_gates(model).items():
+            tensor.copy_(self._state[name])
+        for gate in named_gates(model).values():
+            selection = gate._modules.pop(NAME)  # noqa: SLF001 - undoes add_module
+            hooks = gate._forward_pre_hooks  # noqa: SLF001 - the handle was not copied
+            for number, hook in [*hooks.items()]:
+                if getattr(hook, "__self__", None) is selection:
+                    del hooks[number]
+
+    def network(self, model: nn.Module, inputs: ExampleInputs, _: Groups) -> Network:
+        """The model as it will be in use, without gates: what costs are about."""
+        return placed_network(model, inputs, named_gates(model), self._find)
+
+
+def selection_of(gate: Gate) -> InputSelection:
+    """What the pruner has installed in a placed gate."""
+    selection = gate.get_submodule(NAME)
+    assert isinstance(selection, InputSelection)  # noqa: S101 - by construction
+    return selection
+
+
+def _layout(
+    before: Keep,
+    behind: Keep,
+    units: Int[Tensor, " width"],
+    stays: Keep,
+    read: Int[Tensor, " width"] | None,
+) -> Layout:
+    """Where a gate finds its units when only these elements and units are left."""
+    old = torch.arange(len(behind)) if read is None else read.cpu()
+    inputs = (before.cumsum(0) - 1)[old[behind]]
+    numbers = (stays.cumsum(0) - 1)[units]
+    return Layout(
+        None if _counts_up(inputs, int(before.sum())) else inputs,
+        None if _counts_up(numbers, int(stays.sum())) else numbers,
+    )
+
+
+def _counts_up(numbers: Int[Tensor, " n"], length: int) -> bool:
+    return torch.equal(numbers, torch.arange(length))
+
+
+def _tensors_of_gates(model: nn.Module) -> dict[str, Tensor]:
+    return {
+        f"{name}.{key}": tensor
+        for name, gate in named_gates(model).items()
+        for key, tensor in gate.state_dict().items()
+    }
 
 
 @final
@@ -304,14 +247,3 @@ class Select(nn.Module):
         """The number of elements, for `print`."""
         kept = self.index if self.index is not None else self.scale
         return f"dim={self.dim}, elements={0 if kept is None else len(kept)}"
-
-
-def present_units(gate: Gate) -> Int[Tensor, " width"]:
-    """The units of a gate that the data still has."""
-    return torch.arange(gate.size) if gate.present is None else gate.present.cpu()
-
-
-def _spread(gate: Gate) -> Tensor:
-    """The values of a gate as its input sees them."""
-    values = gate.values()
-    return values[present_units(gate)] if gate.index is None else values[gate.index]

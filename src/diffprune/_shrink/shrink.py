@@ -214,7 +214,7 @@ def shrinkage(  # noqa: PLR0913 - as above
     keep, limits = _fitting(network, leaving, limits, round_to)
     tell("removing units", 0, 1)
     fitted = [one for one, _ in _first(batches, fitting)] if refit else None
-    done = removal(model, inputs, groups, keep, refit=fitted)
+    done = removal(model, inputs, groups, keep=keep, refit=fitted)
     report = ShrinkReport(
         _group_reports(leaving, keep),
         _costs(limits, keep),

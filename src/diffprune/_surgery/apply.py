@@ -1,13 +1,12 @@
 """Apply a plan to a model. Knows no groups and no reasons, only names and indices."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from diffprune._surgery.layer_attributes import refresh_attributes_
 from diffprune._surgery.plan import Indices, Plan
 from diffprune.errors import ArgumentError
 
@@ -154,20 +153,10 @@ def _check_attribute(model: nn.Module, name: str, value: int) -> None:
 
 
 def _refresh_(model: nn.Module, plan: Plan) -> None:
-    """Set what is planned, then let every layer that shrank report its new widths."""
+    """Set the attributes that the plan names."""
     for name, value in plan.attributes.items():
         owner, attribute = _owner(model, name)
         vars(owner)[attribute] = value
-    for path in dict.fromkeys(_layers(plan)):
-        refresh_attributes_(model.get_submodule(path))
-
-
-def _layers(plan: Plan) -> Iterator[str]:
-    """Paths of the modules whose tensors shrink."""
-    for name in plan.tensors:
-        # `layer.parametrizations.weight.original0` belongs to `layer`.
-        path = f".{name}".partition(".parametrizations.")[0]
-        yield (path if path != f".{name}" else path.rpartition(".")[0]).lstrip(".")
 
 
 def _replace_(model: nn.Module, old: nn.Module, new: nn.Module) -> None:

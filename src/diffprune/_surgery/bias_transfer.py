@@ -6,27 +6,17 @@ layer has nothing left to say: `(a + b) + c` is `(a + (b + c)) + 0`.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, Final, TypeAlias, final
+from typing import Any, final
 
 import torch
 from torch import fx, nn
 
-from diffprune._graph.infer import Solution, Step
-from diffprune._graph.ops import Rule, contractions, normalisation
-from diffprune._graph.rule_api import Value
-from diffprune._graph.silence import Silencer
+from diffprune._graph.infer import Solution
+from diffprune._graph.rule_api import Step, Value
+from diffprune._graph.zeros import Silencer
 from diffprune._surgery.residual_branches import needed
 
 aten = torch.ops.aten
-Places: TypeAlias = Mapping[Rule | None, int]
-# Which argument of an op is its bias, by the dimension that it runs along.
-_LAST: Final[Places] = {contractions.linear: 2, normalisation.layer_norm: 3}
-_SECOND: Final[Places] = {
-    contractions.conv: 2,
-    normalisation.batch_norm: 2,
-    normalisation.group_norm: 3,
-}
 
 
 @torch.no_grad()
@@ -36,15 +26,15 @@ def hand_back_(model: nn.Module, silencer: Silencer) -> None:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     # The last one first: what it hands back may have to be handed on.
     for step in reversed(silencer.solution.steps):
-        if step.rule not in (contractions.linear, contractions.conv):
+        if not step.rule.linear or step.rule.bias is None:
             continue
-        places = _LAST if step.rule in _LAST else _SECOND
-        weight, bias = stream.own(step, 1), stream.own(step, places[step.rule])
+        place, dim = step.rule.bias
+        weight, bias = stream.own(step, step.rule.rows[0][0]), stream.own(step, place)
         if weight is not None and silencer.is_zero(step.args[0]):
             parameters[weight].zero_()
         if weight is None or bias is None or parameters[weight].any():
             continue
-        heir = stream.heir(step.node, places)
+        heir = stream.heir(step.node, dim)
         if heir is not None:
             parameters[heir].add_(parameters[bias])
             parameters[bias].zero_()
@@ -66,7 +56,7 @@ class _Stream:
             return None
         return given.name if given.name in self._solution.parameter_names else None
 
-    def heir(self, node: fx.Node, places: Places) -> str | None:
+    def heir(self, node: fx.Node, dim: int) -> str | None:
         """The bias of what this node is added to, if only the sum reads that."""
         if len(node.users) != 1 or len(self._solution.traces) != 1:
             return None
@@ -75,15 +65,16 @@ class _Stream:
         live = needed(self._solution.traces[0].graph, [node])
         if len(others) != 1 or live.intersection(others[0].users) - {node} != {total}:
             return None
-        return self._shift(others[0], places)
+        return self._shift(others[0], dim)
 
-    def _shift(self, node: fx.Node, places: Places) -> str | None:
+    def _shift(self, node: fx.Node, dim: int) -> str | None:
         """The bias that shifts a node: of what makes it, or of one of its terms."""
         step = self._makers.get(node)
-        if step is not None and step.rule in places:
-            return self.own(step, places[step.rule])
+        if step is not None and step.rule.bias is not None:
+            place, along = step.rule.bias
+            return self.own(step, place) if along == dim else None
         terms = (term for term in _terms(node) if len(term.users) == 1)
-        found = (self._shift(term, places) for term in terms)
+        found = (self._shift(term, dim) for term in terms)
         return next((bias for bias in found if bias is not None), None)
 
 

@@ -15,8 +15,8 @@ from diffprune._core.types import Bool
 from diffprune._graph import Groups, PruneGroup, find_groups
 from diffprune._graph.axes import Atom, Axis, atoms
 from diffprune._graph.rule_api import Contraction
-from diffprune._graph.silence import Silencer
 from diffprune._graph.trace import ExampleInputs
+from diffprune._graph.zeros import Silencer
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.constant_folding import (
     Reader,
@@ -76,7 +76,7 @@ def compaction(
     fine = in_double(plain, example_inputs)  # folding must not round
     dead = _bury_(fine.model, groups, fine.inputs)
     keep = {group.name: at_least_one(~dead[group.atom]) for group in groups}
-    plan = vanish_(fine.model, groups, plan_removal(groups, keep), fine.inputs)
+    plan = vanish_(fine.model, groups, plan_removal(groups, keep=keep), fine.inputs)
     small = apply_plan(fine.model, plan)
     kept = partial(layout, groups, keep)
     certificate = certify(plain, small, example_inputs, kept=kept)

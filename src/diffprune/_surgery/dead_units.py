@@ -12,11 +12,9 @@ from torch import Tensor, nn
 
 from diffprune._core.types import Bool
 from diffprune._graph.axes import Atom, atoms
-from diffprune._graph.infer import Solution, Step
-from diffprune._graph.ops import contractions
-from diffprune._graph.rule_api import Value
-from diffprune._graph.silence import Silence, Silencer
-from diffprune._graph.zeros import Spreading
+from diffprune._graph.infer import Solution
+from diffprune._graph.rule_api import Step, Value
+from diffprune._graph.zeros import Silence, Silencer, Spreading
 
 Units = Mapping[Atom, Bool[Tensor, " units"]]
 
@@ -99,8 +97,8 @@ class Constants:
         inherited = [self._inherited(value, atom) for value in step.inputs]
         constant = reduce(torch.logical_and, inherited, torch.tensor(data=True))
         constant = constant.expand(atom.size)
-        if step.rule in (contractions.linear, contractions.conv):
-            rows = self._silencer.along(step.args[1], 0)
+        for weight, dim in step.rows()[:1]:
+            rows = self._silencer.along(weight, dim)
             constant = constant | rows.get(atom, torch.tensor(data=False))
         return constant
 

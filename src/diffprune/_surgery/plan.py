@@ -104,8 +104,8 @@ class Plan:
 
 def plan_removal(
     groups: Groups,
-    keep: Mapping[str, Bool[Tensor, " units"]],
     *,
+    keep: Mapping[str, Bool[Tensor, " units"]],
     round_to: int = 1,
     min_units: int = 1,
     scores: Mapping[str, Float[Tensor, " units"]] | None = None,
@@ -130,9 +130,9 @@ def plan_removal(
         >>> model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 2))
         >>> groups = find_groups(model, torch.rand(2, 3))
         >>> keep = {"0": torch.tensor([True, False, True, True, False])}
-        >>> plan_removal(groups, keep).tensors["1.weight"]
+        >>> plan_removal(groups, keep=keep).tensors["1.weight"]
         {1: (0, 2, 3)}
-        >>> print(plan_removal(groups, keep, round_to=4))
+        >>> print(plan_removal(groups, keep=keep, round_to=4))
         0: keep 4 units
     """
     wide = checked(groups, keep, round_to=round_to, min_units=min_units, scores=scores)

@@ -39,8 +39,8 @@ class Removal(Generic[ModuleT]):
 def remove(
     model: ModuleT,
     example_inputs: ExampleInputs,
-    keep: Mapping[str, Bool[Tensor, " units"]],
     *,
+    keep: Mapping[str, Bool[Tensor, " units"]],
     round_to: int = 1,
     min_units: int = 1,
     scores: Mapping[str, Float[Tensor, " units"]] | None = None,
@@ -77,9 +77,9 @@ def remove(
         >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> keep = {"0": torch.tensor([True, False, True, True, False])}
-        >>> remove(model, torch.rand(2, 3), keep)[0]
+        >>> remove(model, torch.rand(2, 3), keep=keep)[0]
         Linear(in_features=3, out_features=3, bias=True)
-        >>> remove(model, torch.rand(2, 3), keep, round_to=4)[0]
+        >>> remove(model, torch.rand(2, 3), keep=keep, round_to=4)[0]
         Linear(in_features=3, out_features=4, bias=True)
     """
     groups = find_groups(model, example_inputs, **options)
@@ -91,22 +91,22 @@ def remove(
         scores=scores,
         may_vanish=True,
     )
-    return removal(model, example_inputs, groups, wide, refit=refit).model
+    return removal(model, example_inputs, groups, keep=wide, refit=refit).model
 
 
 def removal(
     model: ModuleT,
     example_inputs: ExampleInputs,
     groups: Groups,
-    keep: Mapping[str, Bool[Tensor, " units"]],
     *,
+    keep: Mapping[str, Bool[Tensor, " units"]],
     refit: Iterable[ExampleInputs] | None = None,
 ) -> Removal[ModuleT]:
     """Like `remove`, with groups found before, and the plan beside the model."""
     keep = checked(groups, keep, may_vanish=True)
     masked = mask(model, groups, keep)
     some = {name: at_least_one(units) for name, units in keep.items()}
-    cut, plan = model, plan_removal(groups, some)
+    cut, plan = model, plan_removal(groups, keep=some)
     emptied = [groups[name] for name, units in keep.items() if not units.any()]
     if emptied:
         fine = in_double(masked, example_inputs)  # biases may move, and must not round

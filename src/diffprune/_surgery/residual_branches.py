@@ -15,9 +15,9 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._graph.infer import functional_op
-from diffprune._graph.silence import Silencer
+from diffprune._graph.ops import functional_op
 from diffprune._graph.trace import ExampleInputs
+from diffprune._graph.zeros import Silencer
 from diffprune._surgery.compare import outputs
 from diffprune._surgery.replacement_modules import Stub
 

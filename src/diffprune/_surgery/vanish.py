@@ -6,8 +6,8 @@ from dataclasses import replace
 from torch import nn
 
 from diffprune._graph import Groups
-from diffprune._graph.silence import Silencer
 from diffprune._graph.trace import ExampleInputs
+from diffprune._graph.zeros import Silencer
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.dead_units import zero_slices

@@ -1,4 +1,4 @@
-"""Gates: vectors of numbers that can be exactly zero. Knows nothing of models."""
+"""Gates: one number per unit, exactly zero when the unit is closed."""
 
 from diffprune.gates.distribution import ApproximateBernoulli as ApproximateBernoulli
 from diffprune.gates.gate import Gate as Gate
@@ -7,5 +7,6 @@ from diffprune.gates.penalty import (
     named_gates as named_gates,
     parameter_groups as parameter_groups,
 )
+from diffprune.gates.protocol import GateLike as GateLike
 from diffprune.gates.transform import g as g
 from diffprune.gates.weights import fold_gates as fold_gates, gate_weight as gate_weight

@@ -1,4 +1,4 @@
-"""The gate as a module: parameters, noise, shrinking. Knows no layer and no model."""
+"""`Gate`: a module with one value per unit, exactly zero when the unit is closed."""
 
 import math
 from collections.abc import Callable
@@ -49,8 +49,6 @@ class Gate(nn.Module):
     threshold: Float[Tensor, "#units"]
     background: Float[Tensor, ""]
     index: Int[Tensor, "..."] | None
-    select: Int[Tensor, " width"] | None
-    present: Int[Tensor, " width"] | None
     raw_sharpness: Float[Tensor, ""]
     log_noise_var: Float[Tensor, ""] | None
 
@@ -85,8 +83,6 @@ class Gate(nn.Module):
         rate = None if dropout is None else math.log(dropout / (1 - dropout))
         self._state("log_noise_var", rate, learned=learn_dropout)
         self.register_buffer("index", index)
-        self.register_buffer("select", None)
-        self.register_buffer("present", None)
         self.register_buffer("background", torch.tensor(-torch.inf))
         # Just below the weakest unit: training starts from the whole model.
         weakest = F.activate(self.logits.detach(), u, self.background).min()
@@ -105,11 +101,6 @@ class Gate(nn.Module):
         return self.logits.numel()
 
     @property
-    def width(self) -> int:
-        """Number of units the gated data still has; unread ones may be gone from it."""
-        return self.size if self.present is None else self.present.numel()
-
-    @property
     def sharpness(self) -> Float[Tensor, ""]:
         """The paper's zeta."""
         return F.reflect(self.raw_sharpness)
@@ -119,10 +110,6 @@ class Gate(nn.Module):
         values = self.values()
         if self.index is not None:
             values = values.gather(0, self.index.flatten()).view(self.index.shape)
-        if self.present is not None:  # open units whose data nobody reads any more
-            values = values[self.present]
-        if self.select is not None:  # the input still has units that the gate lost
-            x = x.index_select(self.dim, self.select)
         if not torch.compiler.is_exporting():
             checks.check_input(x, values, self.dim)
         return multiply(x, values, self.dim)
@@ -130,7 +117,7 @@ class Gate(nn.Module):
     def values(self) -> Float[Tensor, " units"]:
         """The gate values z: zero for closed units, of mean one over the open ones."""
         values = transform(
-            self._sample(),
+            self.sample(),
             self.u,
             precise(self.background),
             precise(self.threshold),
@@ -139,7 +126,8 @@ class Gate(nn.Module):
         )
         return values.to(self.logits.dtype)
 
-    def _sample(self) -> Float[Tensor, " units"]:
+    def sample(self) -> Float[Tensor, " units"]:
+        """What the values are computed from: the logits, in training with noise."""
         logits = precise(self.logits)
         if not self.training:
             return logits
@@ -158,9 +146,20 @@ class Gate(nn.Module):
         threshold = precise(self.threshold)
         return is_open(logits, activation, self.u, threshold, min_open=self.min_open)
 
+    def margin(self) -> Float[Tensor, " units"]:
+        """Signed distance of each unit from the threshold, in log-odds."""
+        return F.margin(self._log_odds(), precise(self.threshold))
+
+    def _log_odds(self) -> Float[Tensor, " units"]:
+        return F.log_odds(precise(self.logits), self.u, precise(self.background))
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """Expected number of open units, differentiable."""
+        return self.prob_open().sum()
+
     def prob_open(self) -> Float[Tensor, " units"]:
         """P(z > 0), differentiable; a constant one for units that the floor holds."""
-        log_odds = F.log_odds(precise(self.logits), self.u, precise(self.background))
+        log_odds = self._log_odds()
         margin = F.margin(log_odds, precise(self.threshold))
         if self.base is None:
             probability = F.open_probability(margin, self.sigma)
@@ -172,6 +171,28 @@ class Gate(nn.Module):
         # The penalty must not push on units that cannot close.
         held = held & ((margin > 0).sum() <= self.min_open)
         return probability.masked_fill(held, 1.0).to(self.logits.dtype)
+
+    @torch.no_grad()
+    def reopening(self) -> Float[Tensor, " units"]:
+        """How likely each unit is open in the next step; zero where it cannot be.
+
+        A closed sigmoid unit without noise gets no gradient from the task, and the
+        penalty only pushes it further down. With noise it is the chance that it is
+        drawn open. A unit that competes moves with the others: then it is the open
+        probability.
+
+        Examples:
+            >>> gate = Gate(4, dropout=0.5)
+            >>> gate.logits.data[0] = -50.0  # noise of its own size flips its sign
+            >>> gate.reopening()[0].round(decimals=2)
+            tensor(0.1600)
+        """
+        if self.log_noise_var is not None:
+            noise_std = self.logits.abs() * torch.exp(self.log_noise_var / 2)
+            return torch.special.ndtr(self.margin() / noise_std)
+        if self.u == "sigmoid" and self.base is None:
+            return self.is_open().to(self.logits)
+        return self.prob_open()
 
     @torch.no_grad()
     def at_floor(self) -> bool:

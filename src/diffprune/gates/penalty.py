@@ -1,4 +1,4 @@
-"""What open gates cost, and how their parameters are trained; knows no task loss."""
+"""The penalty on open gates, and optimizer groups in which gates are not decayed."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from diffprune._core.types import Float
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.gates import Gate
+from diffprune.gates.gate import Gate
+from diffprune.gates.protocol import GateLike
 
 Strength = float | Sequence[float] | Mapping[str, float]
 
@@ -31,14 +32,14 @@ def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
     """
     gates = named_gates(model)
     strengths = _by_name(strength, tuple(gates))
-    costs = [strengths[name] * gate.prob_open().sum() for name, gate in gates.items()]
+    costs = [strengths[name] * gate.penalty() for name, gate in gates.items()]
     return torch.stack(costs).sum()
 
 
 def parameter_groups(
     model: nn.Module,
     *,
-    weight_decay: float = 0.0,
+    weight_decay: float | None = None,
     lr: float | None = None,
     gate_lr: float | None = None,
 ) -> list[dict[str, Any]]:
@@ -46,7 +47,7 @@ def parameter_groups(
 
     Args:
         model: The model, gates included.
-        weight_decay: For everything but gates.
+        weight_decay: For everything but gates; by default the optimizer's own.
         lr: Learning rate; by default the optimizer's own.
         gate_lr: Learning rate of the gates; by default `lr`.
 
@@ -57,24 +58,14 @@ def parameter_groups(
         0.0
     """
     of_gates = dict.fromkeys(
-        p for gate in named_gates(model).values() for p in gate.parameters()
+        p for m in model.modules() if isinstance(m, GateLike) for p in m.parameters()
     )
     others = [p for p in model.parameters() if p not in of_gates and p.requires_grad]
     gates = [p for p in of_gates if p.requires_grad]
-    speed = {"fused": True} if _can_be_fused(model) else {}
     return [
-        _group(others, weight_decay, lr) | speed,
-        _group(gates, 0.0, lr if gate_lr is None else gate_lr) | speed,
+        _group(others, weight_decay, lr),
+        _group(gates, 0.0, lr if gate_lr is None else gate_lr),
     ]
-
-
-def _can_be_fused(model: nn.Module) -> bool:
-    """Whether an optimizer that can should update all tensors in one call.
-
-    On other devices than the CPU optimizers see to their speed themselves.
-    """
-    floats = all(p.is_cpu and p.is_floating_point() for p in model.parameters())
-    return floats and not any(getattr(m, "sparse", False) for m in model.modules())
 
 
 def named_gates(model: nn.Module) -> dict[str, Gate]:
@@ -83,10 +74,12 @@ def named_gates(model: nn.Module) -> dict[str, Gate]:
 
 
 def _group(
-    parameters: list[nn.Parameter], weight_decay: float, lr: float | None
+    parameters: list[nn.Parameter], weight_decay: float | None, lr: float | None
 ) -> dict[str, Any]:
-    rate = {} if lr is None else {"lr": lr}
-    return {"params": parameters, "weight_decay": weight_decay, **rate}
+    """A group with what was given; the optimizer's own defaults fill in the rest."""
+    given = {"weight_decay": weight_decay, "lr": lr}
+    options = {name: value for name, value in given.items() if value is not None}
+    return {"params": parameters, **options}
 
 
 def _by_name(strength: Strength, names: tuple[str, ...]) -> Mapping[str, float]:

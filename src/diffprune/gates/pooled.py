@@ -1,13 +1,13 @@
-"""Many gates evaluated as one vector. Knows no model; the numbers are the gates' own.
+"""Values and penalty of all gates of a model, evaluated as one vector.
 
 A network has dozens of gates of a few dozen units each. One by one, every gate costs
 some twenty tiny kernels per step; laid end to end, all of them cost as much as one.
-Only simple gates are pooled: independent units, one threshold.
+Only gates with independent units and one threshold are pooled.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, TypeGuard, cast, final
 
 import torch
 from torch import Tensor
@@ -15,78 +15,76 @@ from torch.autograd.function import once_differentiable
 
 from diffprune._core.types import Float, Int
 from diffprune.gates.gate import Gate, precise
+from diffprune.gates.protocol import GateLike
+from diffprune.gates.topk import largest
 
 Context = Any  # torch gives it no better type
 
 
-def is_plain(gate: Gate) -> bool:
-    """Whether the values of a gate can be computed together with those of others."""
-    return is_independent(gate) and gate.log_noise_var is None
-
-
-def is_independent(gate: Gate) -> bool:
-    """Whether the penalty can: noise in training does not enter it."""
-    return gate.u == "sigmoid" and gate.base is None and gate.threshold.ndim == 0
-
-
 @final
-class Bank:
-    """Gates evaluated together: the simple ones as one vector, the others in turn.
+class PooledGates:
+    """Gates evaluated together: those with independent units as one vector.
 
     Args:
-        gates: By name; they stay what and where they are, the bank only reads them.
+        gates: By name. They stay what and where they are; other gates than those of
+            independent units are evaluated one by one.
     """
 
-    def __init__(self, gates: Mapping[str, Gate]) -> None:
+    def __init__(self, gates: Mapping[str, GateLike]) -> None:
         self._gates = dict(gates)
-        self._plain = _Pool(gates, is_plain)
-        self._independent = _Pool(gates, is_independent)
+        pooled = {name: gate for name, gate in gates.items() if can_be_pooled(gate)}
+        self._names = tuple(pooled)
+        self._pooled: tuple[Gate, ...] = tuple(pooled.values())
+        self._known_layout: _Layout | None = None
 
     def values(self) -> dict[str, Float[Tensor, " units"]]:
         """`gate.values()` of every gate."""
-        pool = self._plain
-        found = {n: g.values() for n, g in self._gates.items() if n not in pool.names}
-        if not pool.gates:
+        found = {n: g.values() for n, g in self._gates.items() if n not in self._names}
+        if not self._pooled:
             return found
-        logits = [gate.logits for gate in pool.gates]
-        raw = [gate.raw_sharpness for gate in pool.gates]
-        apply: Any = _Values.apply
-        pooled: Sequence[Tensor] = apply(pool.gates, pool.layout(), *logits, *raw)
-        return found | dict(zip(pool.names, pooled, strict=True))
+        samples = [gate.sample() for gate in self._pooled]
+        raw = [gate.raw_sharpness for gate in self._pooled]
+        dtype, apply = self._pooled[0].logits.dtype, cast("Any", _Values.apply)
+        pooled: Sequence[Tensor] = apply(self._layout(), dtype, *samples, *raw)
+        return found | dict(zip(self._names, pooled, strict=True))
 
     def penalty(self, strengths: Mapping[str, float]) -> Float[Tensor, ""]:
-        """Sum of `strength * gate.prob_open().sum()` over the gates."""
-        pool = self._independent
+        """Sum of `strength * gate.penalty()` over the gates."""
         costs = [
-            gate.prob_open().sum() * strengths[name]
+            gate.penalty() * strengths[name]
             for name, gate in self._gates.items()
-            if name not in pool.names and strengths[name]
+            if name not in self._names and strengths[name]
         ]
-        numbers = tuple(strengths[name] for name in pool.names)
+        numbers = tuple(strengths[name] for name in self._names)
         if any(numbers):
             apply: Any = _Penalty.apply
-            logits = [gate.logits for gate in pool.gates]
-            costs.append(apply(pool.gates, pool.layout(), numbers, *logits))
+            logits = [gate.logits for gate in self._pooled]
+            costs.append(apply(self._pooled, self._layout(), numbers, *logits))
         if not costs:
-            logits = next(iter(self._gates.values())).logits
-            return logits.new_zeros((), requires_grad=True)
+            return self._nothing()
         return costs[0] if len(costs) == 1 else torch.stack(costs).sum()
 
+    def _nothing(self) -> Float[Tensor, ""]:
+        """Zero, where the gates are, so that a loss can be added to it."""
+        _, like = next(next(iter(self._gates.values())).named_parameters())
+        return like.new_zeros((), requires_grad=True)
 
-@final
-class _Pool:
-    """Those of some gates that can be laid end to end."""
+    def _layout(self) -> "_Layout":
+        """Constants of the pooled gates; anew only when one was cut or loaded."""
+        known = self._known_layout
+        if known is None or not known.fits(self._pooled):
+            self._known_layout = known = _lay_out(self._pooled)
+        return known
 
-    def __init__(self, gates: Mapping[str, Gate], fits: Callable[[Gate], bool]) -> None:
-        pooled = {name: gate for name, gate in gates.items() if fits(gate)}
-        self.names, self.gates = tuple(pooled), tuple(pooled.values())
-        self._layout: _Layout | None = None
 
-    def layout(self) -> "_Layout":
-        """Their constants, computed anew only when one of them was cut or loaded."""
-        if self._layout is None or not self._layout.fits(self.gates):
-            self._layout = _lay_out(self.gates)
-        return self._layout
+def can_be_pooled(gate: GateLike) -> TypeGuard[Gate]:
+    """Whether a gate has independent units and one threshold."""
+    return (
+        isinstance(gate, Gate)
+        and gate.u == "sigmoid"
+        and gate.base is None
+        and gate.threshold.ndim == 0
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,16 +161,17 @@ class _Values(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context, gates: Sequence[Gate], layout: _Layout, *tensors: Tensor
+        ctx: Context, layout: _Layout, dtype: torch.dtype, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        logits, raw = tensors[: len(gates)], tensors[len(gates) :]
-        activation = precise(torch.cat(logits)).sigmoid()
+        count = len(layout.sizes)
+        samples, raw = tensors[:count], tensors[count:]
+        activation = torch.cat(samples).sigmoid()
         is_open = activation.gt(layout.threshold).to(activation)
         counts = layout.sums(is_open)
         for number, count in enumerate(counts.tolist()):
             if count < layout.floors[number]:  # these are open whatever their logits
-                of_gate = layout.parts(is_open)[number]
-                of_gate.copy_(gates[number].is_open())
+                held = largest(samples[number], layout.floors[number])
+                of_gate = layout.parts(is_open)[number].index_fill_(0, held, 1.0)
                 counts[number] = of_gate.sum()
         counts.clamp_(min=1)
         deviation = layout.centred(activation, is_open, counts)
@@ -182,7 +181,7 @@ class _Values(torch.autograd.Function):
         ctx.save_for_backward(*saved)
         ctx.layout = layout
         values = torch.addcmul(is_open, deviation, spread)
-        return tuple(layout.parts(_like(values, logits[0])))
+        return tuple(layout.parts(values.to(dtype)))
 
     @staticmethod
     @once_differentiable
@@ -192,11 +191,11 @@ class _Values(torch.autograd.Function):
         scaled = _like(torch.cat(grads), spread).mul_(spread)
         # Sharpness is |raw|; at zero its slope counts as that of negative numbers.
         of_spread = layout.sums(scaled * deviation)
-        of_raw = _like(torch.where(raw > 0, -of_spread, of_spread), grads[0])
+        of_raw = torch.where(raw > 0, -of_spread, of_spread)
         centred = layout.centred(scaled, is_open, counts)
-        of_logits = torch.ops.aten.sigmoid_backward(centred, activation)
-        of_logits = layout.parts(_like(of_logits, grads[0]))
-        return None, None, *of_logits, *of_raw.unbind()
+        of_samples = torch.ops.aten.sigmoid_backward(centred, activation)
+        of_raw = _like(of_raw, grads[0]).unbind()
+        return None, None, *layout.parts(of_samples), *of_raw
 
 
 class _Penalty(torch.autograd.Function):

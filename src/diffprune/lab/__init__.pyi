@@ -1,4 +1,5 @@
 # The public names of the workbench; `__init__.py` reads this file.
+from .recorder import Recorder as Recorder, record as record
 from .report import Reference as Reference, write_report as write_report
 from .runs.records import (
     Epoch as Epoch,
@@ -10,5 +11,5 @@ from .sweeps.pareto import Front as Front
 from .sweeps.workers import sweep as sweep
 from .tensorboard_events import tensorboard as tensorboard
 from .training.loop import train as train
-from .training.recipe import GateSettings as GateSettings, Recipe as Recipe
+from .training.recipe import Recipe as Recipe
 from .training.task import Task as Task

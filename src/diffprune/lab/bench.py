@@ -65,6 +65,7 @@ def bench(
     folder: Path,
     *,
     task: str | None = None,
+    trust: bool = False,
     batch: int = 1,
     rounds: int = 31,
     compiled: bool = False,
@@ -75,6 +76,7 @@ def bench(
     Args:
         folder: Of the run.
         task: Where its task is written, if not where the run says.
+        trust: Whether to run code outside the present folder if the run names it.
         batch: Examples per forward pass.
         rounds: How often each is measured.
         compiled: Whether to measure `torch.compile` too, which takes a while to start.
@@ -83,9 +85,9 @@ def bench(
     Raises:
         ArgumentError: If the run is unfinished or damaged, or its task unknown.
     """
-    models = rebuild(folder, task)
+    models = rebuild(folder, task, trust=trust)
     networks = {"dense": models.dense, "small": models.small}
-    gated = gated_model(folder, task)
+    gated = gated_model(folder, task, trust=trust)
     if gated is not None:
         networks = {"dense": models.dense, "gated": gated, "small": models.small}
     inputs = models.inputs[torch.arange(batch) % len(models.inputs)]

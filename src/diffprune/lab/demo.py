@@ -89,7 +89,7 @@ class Demo:
 def recipes(*, seed: int, epochs: int) -> dict[str, Recipe]:
     """What the two networks are trained with: the same, but for the gates."""
     pruned = replace(digits_recipe(seed), name="pruned", epochs=epochs)
-    return {"dense": replace(pruned, name="dense", strength=None), "pruned": pruned}
+    return {"dense": replace(pruned.as_dense(), name="dense"), "pruned": pruned}
 
 
 def train_both(

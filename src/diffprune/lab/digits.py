@@ -68,8 +68,7 @@ def digits_recipe(seed: int = 0) -> Recipe:
         lr=2e-3,
         gate_lr=1e-2,
         decay="cosine",
-        strength=1e-4,
-        remove_every=24,
+        budget={"macs": 0.1},
         seed=seed,
     )
 

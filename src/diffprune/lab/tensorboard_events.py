@@ -57,7 +57,8 @@ def scalars(epoch: Epoch) -> Iterator[tuple[str, float]]:
     """The numbers of an epoch, by the names that TensorBoard groups them under."""
     yield "loss", epoch.loss
     yield "learning rate", epoch.lr
-    yield "error/train", epoch.train_error
+    if epoch.train_error is not None:
+        yield "error/train", epoch.train_error
     if epoch.validation_error is not None:
         yield "error/validation", epoch.validation_error
     yield "error/test", epoch.test_error

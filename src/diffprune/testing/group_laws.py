@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from diffprune._core.types import Int
 from diffprune._graph import Groups, find_groups
 from diffprune._graph.axes import Atom, Axis, Cat
-from diffprune._graph.ops import Op, Rule
+from diffprune._graph.rule_api import Op, Rule
 from diffprune._graph.trace import ExampleInputs
 from diffprune.testing.outcomes import assert_close, returned
 from diffprune.testing.removal_laws import check_removal, found

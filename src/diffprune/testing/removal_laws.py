@@ -95,7 +95,7 @@ def check_removal(
     groups = found(groups, model, example_inputs, options)
     keep = random_keep(groups, seed=seed) if keep is None else keep
     before = copy.deepcopy(model.state_dict())
-    result = removal(model, example_inputs, groups, keep)
+    result = removal(model, example_inputs, groups, keep=keep)
     assert_same_state(model.state_dict(), before, what="the original after a removal")
     _assert_same_kind(result, model)
     masked = mask(model, groups, keep)
@@ -132,15 +132,17 @@ def check_composition(
     """
     groups = found(groups, model, example_inputs, options)
     whole = {g.name: torch.ones(g.size, dtype=torch.bool) for g in groups}
-    _assert(plan_removal(groups, whole) == Plan({}, {}, {}), "keeping all is a plan")
+    _assert(
+        plan_removal(groups, keep=whole) == Plan({}, {}, {}), "keeping all is a plan"
+    )
     first = random_keep(groups, seed=seed)
-    early = plan_removal(groups, first)
+    early = plan_removal(groups, keep=first)
     small = apply_plan(model, early)
     again = find_groups(small, example_inputs, **options)
     second = random_keep(again, seed=seed + 1)
-    twice = apply_plan(small, plan_removal(again, second))
-    once = plan_removal(groups, _union(first, second))
-    both = early.then(plan_removal(again, second))
+    twice = apply_plan(small, plan_removal(again, keep=second))
+    once = plan_removal(groups, keep=_union(first, second))
+    both = early.then(plan_removal(again, keep=second))
     for what, plan in {"the union": once, "the two plans in one": both}.items():
         at_once = apply_plan(model, plan)
         assert_same_state(at_once.state_dict(), twice.state_dict(), what=what)
@@ -175,7 +177,7 @@ def check_round_trip(
         AssertionError: If a tensor, an output or the printed model differs.
     """
     groups = found(groups, model, example_inputs, options)
-    plan = plan_removal(groups, random_keep(groups, seed=seed))
+    plan = plan_removal(groups, keep=random_keep(groups, seed=seed))
     small = apply_plan(model, plan)
     with tempfile.TemporaryDirectory() as folder:
         fresh = load_pruned(make_model(), save_pruned(small, folder))

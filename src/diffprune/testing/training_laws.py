@@ -74,7 +74,7 @@ def check_training_commutes(
     trial = copy.deepcopy(model).train(training)
     pruner = manual_pruner(trial, example_inputs, **options)
     optimizing = optimizer(accepted(pruner.parameter_groups(lr=1e-3), optimizer))
-    close_some_(pruner.gates.values(), seed=seed)
+    close_some_(named_gates(pruner.model).values(), seed=seed)
     train_(pruner.model, example_inputs, optimizing, loss, steps)
     was_open = {n: g.is_open() for n, g in named_gates(pruner.model).items()}
     whole, whole_optimizer = copy.deepcopy((pruner.model, optimizing))
@@ -92,7 +92,7 @@ def manual_pruner(
     **options: Any,  # noqa: ANN401 - those of Pruner
 ) -> Pruner[nn.Module]:
     """A pruner of the model that removes only when it is told to."""
-    usual: dict[str, Any] = {"schedule": lambda _: False, "strength": 1e-3}
+    usual: dict[str, Any] = {"remove_every": lambda _: False, "strength": 1e-3}
     return Pruner(model, example_inputs, **(usual | options))
 
 

@@ -8,15 +8,15 @@ pytest.importorskip("optuna")
 @pytest.mark.usefixtures("source")
 def test_a_run_for_each_value(diffprune, tmp_path):
     done = diffprune(
-        *("sweep", "mine.py:task", "--vary", "params=0.9,0.6", "--epochs", "2"),
+        *("sweep", "mine.py:task", "--vary", "parameters=0.9,0.6", "--epochs", "2"),
         *("--out", "all", "--figure", "front.svg", "--json"),
     )
     assert done.exit_code == 0, done.stderr
     rows = json.loads(done.stdout)
-    assert [row["name"] for row in rows] == ["params=0.9", "params=0.6"]
+    assert [row["name"] for row in rows] == ["parameters=0.9", "parameters=0.6"]
     assert rows[1]["parameters"] <= 0.6 * 50
     assert (tmp_path / "front.svg").exists()
-    assert (tmp_path / "all" / "params=0.6" / "summary.json").exists()
+    assert (tmp_path / "all" / "parameters=0.6" / "summary.json").exists()
 
 
 @pytest.mark.usefixtures("source")

@@ -3,13 +3,6 @@ import shutil
 import pytest
 
 
-@pytest.fixture
-def no_vega(monkeypatch):
-    """Leave the bundle out that takes seconds to make; browsers need it, tests not."""
-    vl_convert = pytest.importorskip("vl_convert", reason="reports are drawn with it")
-    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda _: "/* vega */")
-
-
 @pytest.fixture(scope="session")
 def chromium():
     """Debian's browser, driven by Playwright; a report is nothing without one."""

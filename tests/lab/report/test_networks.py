@@ -1,6 +1,15 @@
 import pytest
+import torch
+from torch import nn
 
-from diffprune.lab.report.networks import Network, dense_network, network, ratio
+from diffprune.lab.report.networks import (
+    LayerCost,
+    Network,
+    dense_network,
+    layer_costs,
+    network,
+    ratio,
+)
 from diffprune.lab.runs.records import read_runs
 
 
@@ -41,3 +50,12 @@ def test_without_either_nothing_is_known(make_run):
 )
 def test_ratios_are_of_what_is_known(part, whole, left):
     assert ratio(part, whole) == left
+
+
+def test_layers_cost_what_they_hold_and_multiply():
+    dense = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    small = nn.Sequential(nn.Linear(3, 1), nn.ReLU(), nn.Linear(1, 2))
+    assert layer_costs(dense, small, torch.rand(1, 3)) == (
+        LayerCost("0", (16, 4), (12, 3)),
+        LayerCost("2", (10, 4), (8, 2)),
+    )

@@ -28,14 +28,18 @@ def test_a_finished_run_is_rebuilt_and_timed(tmp_path):
     from diffprune.lab.runs.tasks import load_task
 
     make_task, _ = load_task(f"{file}:toy")
-    recipe = Recipe(name="toy", epochs=2, batch_size=8, strength=1e-1, remove_every=4)
+    recipe = Recipe(
+        name="toy", epochs=2, batch_size=8, strength=0.1, pruner={"remove_every": 4}
+    )
     train(make_task, recipe, out=tmp_path / "run")
-    seen = measure(read_runs([tmp_path / "run"]))
+    seen = measure(read_runs([tmp_path / "run"]), trust=True)
     assert "median of 31 rounds" in seen.note
     assert seen.dense.parameters == 4 * 16 + 16 + 16 * 2 + 2
     assert seen.dense.macs == 4 * 16 + 16 * 2
     assert seen.dense.widths == {"0": 16}
     assert 4 * seen.dense.parameters < seen.dense.file_size < 2_000
+    first, last = seen.layers
+    assert (first.name, first.macs[0], last.macs[0]) == ("0", 64, 32)
     assert 0 < seen.seconds["run"] < 2 * seen.dense.seconds
 
 
@@ -56,6 +60,13 @@ def test_a_run_that_does_not_say_where_its_task_is(make_run):
 
 
 def test_a_task_that_is_gone_is_named(make_run):
-    seen = measure(read_runs([make_run("mine", task="gone.py:toy")]))
+    seen = measure(read_runs([make_run("mine", task="gone.py:toy")]), trust=True)
     assert seen.note.startswith("Latency was not measured: there is no file")
     assert "gone.py" in seen.note
+
+
+def test_code_from_elsewhere_is_not_run(make_run, tmp_path):
+    (tmp_path / "evil.py").write_text("raise SystemExit")
+    seen = measure(read_runs([make_run("mine", task="../../evil.py:task")]))
+    assert seen.note.startswith("Latency was not measured: the run in")
+    assert "which is not in the present folder" in seen.note

@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from diffprune.lab import Recipe
 from diffprune.lab.report import text as words
-from diffprune.lab.report.networks import Network
+from diffprune.lab.report.networks import LayerCost, Network
 from diffprune.lab.runs.records import read_runs
 
 DENSE = Network(name="dense", error=2.0, parameters=40_000, macs=2_000_000)
@@ -33,8 +35,47 @@ def test_the_headline_says_what_came_out(dense, error, count, headline):
     assert words.headline(small, dense, count) == headline
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "examples", "words_of"),
+    [
+        (1.75, 10.3, 300, "Test error rose from 1.75 % to 10.30 % with 25 %"),
+        (2.0, 2.67, 300, "2.67 % test error (dense 2.00 %, within chance) with"),
+        (2.0, 2.67, 30_000, "Test error rose from 2.00 % to 2.67 %"),
+        (2.67, 2.0, 300, "2.00 % test error (dense 2.67 %) with"),
+        (2.0, 10.0, None, "10.00 % test error (dense 2.00 %) with"),
+    ],
+)
+def test_a_loss_of_accuracy_comes_first(before, after, examples, words_of):
+    dense = replace(DENSE, error=before, examples=examples)
+    small = replace(SMALL, error=after, examples=examples)
+    assert words.headline(small, dense, 1).startswith(words_of)
+    is_warned = words.warning(small, dense) is not None
+    assert is_warned == words_of.startswith("Test error rose")
+
+
+def test_an_error_has_an_uncertainty_where_its_examples_are_known():
+    cells = words.comparison(DENSE, [replace(SMALL, examples=300)]).rows["Test error"]
+    assert [cell.value for cell in cells] == ["2.00 %", "2.00 ± 0.87 %"]
+
+
+def test_a_page_is_called_after_what_it_shows():
+    assert words.title([SMALL], DENSE) == "small: 25 % of the multiply-adds"
+    assert words.title([SMALL], Network(name="dense")) == "small"
+    two = [SMALL, replace(SMALL, name="other")]
+    assert words.title(two, DENSE) == "2 runs compared: small, other"
+
+
+def test_layers_have_shares_of_the_network_before_and_after():
+    costs = [LayerCost("a", (75, 5), (10, 4)), LayerCost("b", (25, 5), (30, 4))]
+    assert words.layers(costs).rows == (
+        ("a", "75 (75 %)", "5 (50 %)", "10 (25 %)", "4 (50 %)"),
+        ("b", "25 (25 %)", "5 (50 %)", "30 (75 %)", "4 (50 %)"),
+    )
+    assert words.layers([]) is None
+
+
 def test_what_was_asked_and_how_far_it_is(make_run):
-    longer = Recipe(name="b", epochs=9)
+    longer = Recipe(name="b", epochs=9, strength=1e-5)
     folders = [
         make_run("a"),
         make_run("b", finished=False, recipe=longer),
@@ -44,11 +85,11 @@ def test_what_was_asked_and_how_far_it_is(make_run):
     ]
     asked = [words.asked(run) for run in read_runs(folders)]
     assert asked == [
-        "Asked for: sigmoid gates with strength 0.0001, 4 epochs, seed 0.",
-        "Asked for: sigmoid gates with strength 1e-05, 9 epochs, 4 so far, seed 0.",
+        "Asked for: gates with strength 0.0001, 4 epochs, seed 0.",
+        "Asked for: gates with strength 1e-05, 9 epochs, 4 so far, seed 0.",
         "Asked for: no gates, 4 epochs, seed 0.",
-        "Asked for: sigmoid gates within a budget of macs=0.3, 4 epochs, seed 0.",
-        "Asked for: sigmoid gates with a strength for each, 4 epochs, seed 0.",
+        "Asked for: a budget of macs=0.3, 4 epochs, seed 0.",
+        "Asked for: gates with a strength for each, 4 epochs, seed 0.",
     ]
 
 

@@ -1,3 +1,4 @@
+import json
 import re
 import sys
 
@@ -38,6 +39,19 @@ def test_hostile_names_stay_text(make_run, tmp_path, field):
     assert "<img" not in html
     assert "&lt;img src=x" in html
     assert html.count("</script>") == 3
+
+
+def test_a_loss_of_accuracy_is_a_warning_on_the_page(make_run, tmp_path):
+    runs = [make_run("full", gates={}), make_run("small")]
+    page = tmp_path / "report.html"
+    assert 'class="warning"' not in write_report(runs, page).read_text()
+    for folder, error in zip(runs, (1.75, 10.3), strict=True):
+        path = folder / "summary.json"
+        changed = {"test_error": error, "test_examples": 300}
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+    html = write_report(runs, page).read_text()
+    assert 'class="warning"' in html
+    assert "<title>small: 25\N{NO-BREAK SPACE}% of the multiply-adds - diffp" in html
 
 
 def test_references_stand_beside_the_runs(make_run, tmp_path):

@@ -1,8 +1,10 @@
+import contextlib
+import errno
 import json
 
 import pytest
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune.errors import ArgumentError
 from diffprune.lab.runs.folder import Folder
 from diffprune.lab.runs.records import Epoch, read_run
@@ -18,7 +20,8 @@ def epoch(number: int, loss: float) -> Epoch:
 
 @pytest.fixture
 def folder(tmp_path, recipe):
-    return Folder.open(tmp_path / "deep" / "run", recipe)
+    with Folder.open(tmp_path / "deep" / "run", recipe) as folder:
+        yield folder
 
 
 def test_a_new_folder_holds_recipe_and_environment(folder, recipe):
@@ -30,10 +33,10 @@ def test_a_new_folder_holds_recipe_and_environment(folder, recipe):
 
 def test_an_epoch_that_is_trained_again_is_recorded_once(folder):
     for number, loss in [(1, 3.0), (2, 2.0), (2, 2.5), (3, 1.0)]:
-        folder.write_epoch(epoch(number, loss), [Shrinkage(number, {"a": 2}, 1, 1)])
+        folder.write_epoch(epoch(number, loss), [RemovalRecord(number, {"a": 2}, 1, 1)])
     run = read_run(folder.path)
     assert run.epochs == (epoch(1, 3.0), epoch(2, 2.5), epoch(3, 1.0))
-    assert run.removals == (Shrinkage(3, {"a": 2}, 1, 1),)
+    assert run.removals == (RemovalRecord(3, {"a": 2}, 1, 1),)
 
 
 def test_records_are_plain_json_lines(folder):
@@ -48,7 +51,8 @@ def test_a_folder_without_a_run_is_named(tmp_path):
 
 
 def test_a_run_says_where_its_task_is(tmp_path, recipe):
-    Folder.open(tmp_path / "run", recipe, task="../mine.py:task")
+    with Folder.open(tmp_path / "run", recipe, task="../mine.py:task"):
+        pass
     assert read_run(tmp_path / "run").task == "../mine.py:task"
 
 
@@ -67,3 +71,32 @@ def test_a_damaged_run_is_explained(folder, name, text):
     (folder.path / name).write_text(text)
     with pytest.raises(ArgumentError, match="is damaged, or of another version"):
         read_run(folder.path)
+
+
+def test_a_second_writer_is_refused(folder, recipe):
+    with (
+        pytest.raises(ArgumentError, match="another process is writing into"),
+        Folder.open(folder.path, recipe),
+    ):
+        pass
+
+
+def test_the_lock_ends_with_the_writer(tmp_path, recipe):
+    for _ in range(2):
+        with (
+            contextlib.suppress(ZeroDivisionError),
+            Folder.open(tmp_path / "run", recipe),
+        ):
+            raise ZeroDivisionError
+
+
+def test_a_full_disk_is_said_and_earlier_records_are_intact(folder, monkeypatch):
+    folder.write_epoch(epoch(1, 0.5), [])
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("diffprune.lab.runs.folder.write_text", full)
+    with pytest.raises(ArgumentError, match=r"No space left on device.*\n.*make room"):
+        folder.write_epoch(epoch(2, 0.4), [])
+    assert read_run(folder.path).epochs == (epoch(1, 0.5),)

@@ -55,7 +55,7 @@ def trained(request, file, recipe):
 
 def test_the_small_model_is_the_one_that_came_out(trained):
     folder, small = trained
-    models = rebuild(folder)
+    models = rebuild(folder, trust=True)
     (expected,), (actual,) = (
         outputs(model, models.inputs) for model in (small, models.small)
     )
@@ -67,12 +67,12 @@ def test_the_small_model_is_the_one_that_came_out(trained):
 def test_the_inputs_are_those_that_were_tested(trained):
     folder, _ = trained
     torch.manual_seed(3)
-    assert torch.equal(rebuild(folder).inputs, torch.randn(64, 4)[:32])
+    assert torch.equal(rebuild(folder, trust=True).inputs, torch.randn(64, 4)[:32])
 
 
 def test_a_random_state_is_left_as_it_was(trained):
     before = torch.get_rng_state()
-    rebuild(trained[0])
+    rebuild(trained[0], trust=True)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -95,3 +95,40 @@ def test_damaged_files_are_explained(trained, file, tmp_path, name):
     (tmp_path / name).write_text("damaged")
     with pytest.raises(ArgumentError, match="or is damaged"):
         rebuild(tmp_path, f"{file}:{trained[0].name}")
+
+
+def test_code_outside_the_present_folder_is_not_run(trained, monkeypatch, tmp_path):
+    folder, _ = trained
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ArgumentError, match=r"rebuilt\.py`, which is not in the pres"):
+        task_of(folder)
+    monkeypatch.chdir(folder.parent)
+    assert task_of(folder).__name__ == folder.name
+
+
+def test_code_inside_a_run_is_not_run(make_run, monkeypatch):
+    folder = make_run("theirs", task="evil.py:task")
+    (folder / "evil.py").write_text("raise SystemExit")
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(ArgumentError, match="which is inside that run"):
+        task_of(folder)
+    with pytest.raises(SystemExit):
+        task_of(folder, trust=True)
+
+
+def test_a_module_is_judged_by_where_its_package_is(make_run, monkeypatch, tmp_path):
+    package = tmp_path / "theirs"
+    package.mkdir()
+    (package / "__init__.py").write_text("def task(recipe): ...")
+    folder = make_run("mine", task="theirs:task")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(folder)
+    with pytest.raises(ArgumentError, match="theirs`, which is not in the present"):
+        task_of(folder)
+    monkeypatch.chdir(tmp_path)
+    assert task_of(folder).__name__ == "task"
+
+
+def test_the_tasks_of_diffprune_are_trusted(make_run):
+    folder = make_run("ours", task="diffprune.lab.digits:digits_task")
+    assert task_of(folder).__name__ == "digits_task"

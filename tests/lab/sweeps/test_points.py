@@ -21,7 +21,9 @@ def test_nothing_to_vary_is_refused():
 
 
 def test_unknown_names_are_refused_with_those_there_are():
-    with pytest.raises(UnknownNameError, match="vary `mac`; there are macs, params"):
+    with pytest.raises(
+        UnknownNameError, match="vary `mac`; there are macs, parameters"
+    ):
         make_points(RECIPE, {"mac": [0.5]})
 
 

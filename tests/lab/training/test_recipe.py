@@ -3,9 +3,10 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 
-from diffprune.errors import ArgumentError
-from diffprune.lab import GateSettings, Recipe
+from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab import Recipe
 from diffprune.lab.digits import digits_recipe
+from diffprune.lab.training.recipe import check_recipe
 
 SHORT = Recipe(name="short", epochs=10)
 
@@ -14,7 +15,7 @@ SHORT = Recipe(name="short", epochs=10)
     "recipe",
     [
         digits_recipe(2),
-        replace(SHORT, gate=GateSettings(u="softmax", dropout=0.5)),
+        replace(SHORT, gate={"u": "softmax", "dropout": 0.5}),
         replace(SHORT, strength={"conv*": 1e-5, "fc": 2e-5}),
         replace(SHORT, decay="steps", decay_after=(3, 6), strength=None),
     ],
@@ -58,7 +59,28 @@ def test_impossible_numbers_are_refused(changes, message):
         replace(SHORT, **changes)
 
 
-def test_gates_are_made_as_set():
-    gate = GateSettings(u="softmax", sigma=2.0, dropout=0.5).make(7)
-    assert (gate.size, gate.u, gate.sigma) == (7, "softmax", 2.0)
-    assert gate.log_noise_var.item() == 0
+def test_a_recipe_is_pressed_by_a_strength_or_a_budget():
+    with pytest.raises(ArgumentError, match="`strength=` or `budget=`, not both"):
+        replace(SHORT, strength=1e-4, budget={"macs": 0.5})
+
+
+def test_without_either_it_is_dense():
+    assert SHORT.is_dense
+    assert not replace(SHORT, strength=0.0).is_dense
+    pressed = replace(SHORT, budget={"macs": 0.5}, pruner={"round_to": 8})
+    assert not pressed.is_dense
+    assert pressed.as_dense() == replace(SHORT, pruner={"round_to": 8})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"pruner": {"round_too": 8}}, "no option `round_too`; there are .*`round_to`"),
+        ({"pruner": {"strength": 1.0}}, "no option `strength`"),
+        ({"budget": {"mcas": 0.5}}, "cannot limit `mcas`; there are `macs`"),
+    ],
+)
+def test_names_that_lead_nowhere_are_refused_before_training(changes, message):
+    recipe = replace(SHORT, **changes)
+    with pytest.raises(UnknownNameError, match=message):
+        check_recipe(recipe)

@@ -1,5 +1,6 @@
 import os
 import signal
+import threading
 
 import pytest
 
@@ -36,3 +37,16 @@ def test_handlers_are_restored_after_an_error():
     with pytest.raises(ZeroDivisionError), Interruption():
         raise ZeroDivisionError
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_train_without_signals():
+    found = []
+
+    def listen():
+        with Interruption() as interruption:
+            found.append(interruption.is_requested)
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    thread.join()
+    assert found == [False]

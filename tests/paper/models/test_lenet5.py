@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.functional import max_pool2d
+from torch.utils.flop_counter import FlopCounterMode
 
 from diffprune.gates import Gate
-from paper.models.lenet5 import LeNet5
+from paper.models.lenet5 import LeNet5, Widths
 
 
 @pytest.fixture(params=["sigmoid", "softmax"])
@@ -66,3 +67,37 @@ def test_layers_may_be_swapped_for_narrower_ones():
     model.conv2 = nn.Conv2d(20, 3, kernel_size=5)
     model.fc1 = nn.Linear(48, 500)
     assert model(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+
+
+def narrow_lenet5(conv1: int, conv2: int, fc1: int) -> LeNet5:
+    model = LeNet5()
+    model.conv1 = nn.Conv2d(1, conv1, 5)
+    model.conv2 = nn.Conv2d(conv1, conv2, 5)
+    model.fc1 = nn.Linear(16 * conv2, fc1)
+    model.fc2 = nn.Linear(fc1, 10)
+    return model
+
+
+@pytest.fixture(params=[(20, 50, 500), (3, 12, 54), (1, 1, 1)], ids=str)
+def widths(request):
+    return request.param
+
+
+def test_parameters_are_those_of_a_network_built_that_narrow(widths):
+    conv1, conv2, fc1 = widths
+    actual = sum(p.numel() for p in narrow_lenet5(*widths).parameters())
+    assert Widths(conv1, conv2, 16 * conv2, fc1).parameters == actual
+
+
+def test_weights_leave_the_biases_out(widths):
+    conv1, conv2, fc1 = widths
+    actual = sum(p.numel() for p in narrow_lenet5(*widths).parameters() if p.ndim > 1)
+    assert Widths(conv1, conv2, 16 * conv2, fc1).weights == actual
+
+
+def test_macs_are_half_of_what_torch_counts_as_flops(widths):
+    conv1, conv2, fc1 = widths
+    with FlopCounterMode(display=False) as counter:
+        narrow_lenet5(*widths)(torch.zeros(1, 1, 28, 28))
+    macs = Widths(conv1, conv2, 16 * conv2, fc1).macs
+    assert 2 * macs == counter.get_total_flops()

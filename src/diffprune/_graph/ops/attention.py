@@ -5,9 +5,18 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.axes import size
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import Axes, Call, Value
+from diffprune._graph.axes import Atom, size
+from diffprune._graph.ops.zero_rules import MaskT
+from diffprune._graph.rule_api import (
+    Anything,
+    Axes,
+    Call,
+    Op,
+    OpRule,
+    Step,
+    Value,
+    Zeros,
+)
 
 aten = torch.ops.aten
 
@@ -60,6 +69,13 @@ def _share_heads(call: Call, query: Value, key: Value, value: Value) -> Axes:
     return query.axes[:-2]
 
 
-RULES: Final[Mapping[Op, Rule]] = {
-    aten.scaled_dot_product_attention: scaled_dot_product_attention,
+def _zero_if_value(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+    """Zero where the value is: every output is a mean of it."""
+    return zeros.of(step.args[2])
+
+
+RULES: Final[Mapping[Op, OpRule]] = {
+    aten.scaled_dot_product_attention: OpRule(
+        scaled_dot_product_attention, zeros=_zero_if_value
+    ),
 }

@@ -5,9 +5,25 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.axes import size
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import SPATIAL, Axes, Call, Value
+from diffprune._graph.axes import Atom, size
+from diffprune._graph.ops.zero_rules import (
+    all_of,
+    any_of,
+    zero_if_any,
+    zero_rows,
+)
+from diffprune._graph.rule_api import (
+    SPATIAL,
+    Anything,
+    Axes,
+    Call,
+    MaskT,
+    Op,
+    OpRule,
+    Step,
+    Value,
+    Zeros,
+)
 
 aten = torch.ops.aten
 
@@ -17,6 +33,7 @@ def linear(call: Call, x: Value, weight: Value, bias: Value | None = None) -> Ax
     call.contract(x, -1, weight, -1)
     out = (*x.axes[:-1], *weight.axes[:-1])
     call.match(out[-1], bias)
+    call.layer_widths(weight, in_features=x.axes[-1], out_features=out[-1])
     call.multiply_adds(*out, x.axes[-1])
     return out
 
@@ -29,6 +46,8 @@ def bilinear(
     call.contract(y, -1, weight, 2)
     out = (*x.axes[:-1], weight.axes[0])
     call.match(out[-1], bias)
+    call.layer_widths(weight, in1_features=x.axes[-1], in2_features=y.axes[-1])
+    call.layer_widths(weight, out_features=out[-1])
     call.multiply_adds(*out, x.axes[-1], y.axes[-1])
     return out
 
@@ -55,6 +74,7 @@ def conv(
     call.contract(x, channel, weight, 1, part=inputs)
     out = (*batch, weight.axes[0], *_window(call, x, weight, channel))
     call.match(out[channel], bias)
+    call.layer_widths(weight, in_channels=x.axes[channel], out_channels=out[channel])
     call.multiply_adds(*out, inputs, *weight.axes[2:])
     return out
 
@@ -80,6 +100,7 @@ def conv_transpose(
         call.require(groups, group, last=True)
     outputs = (*group, *weight.axes[1])
     call.match(outputs, bias)
+    call.layer_widths(weight, in_channels=x.axes[channel], out_channels=outputs)
     call.multiply_adds(*x.axes, weight.axes[1], *weight.axes[2:])
     return (*batch, outputs, *_window(call, x, weight, channel))
 
@@ -168,16 +189,50 @@ def _places(
     }
 
 
-RULES: Final[Mapping[Op, Rule]] = {
-    aten.linear: linear,
-    aten.bilinear: bilinear,
-    **dict.fromkeys((aten.conv1d, aten.conv2d, aten.conv3d), conv),
+def _conv_at_widths(args: tuple[Anything, ...]) -> tuple[Anything, ...]:
+    """A convolution has as many groups as its input has times its weight's inputs."""
+    if len(args) <= _GROUPS:
+        return args
+    x, weight = args[:2]
+    groups = x.shape[1 - weight.ndim] // weight.shape[1]
+    return (*args[:_GROUPS], groups or args[_GROUPS], *args[_GROUPS + 1 :])
+
+
+def _zero_sum(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+    """Zero where the term that is added is, and one of the factors."""
+    bias, x, y = step.args[:3]
+    return all_of([zeros.of(bias), any_of([zeros.of(x), zeros.of(y)])])
+
+
+_GROUPS: Final = 6  # conv(x, weight, bias, stride, padding, dilation, groups)
+_LINEAR = OpRule(
+    linear, zeros=zero_rows, rows=((1, 0), (2, 0)), bias=(2, -1), linear=True
+)
+_CONV = OpRule(
+    conv,
+    zeros=zero_rows,
+    rows=((1, 0), (2, 0)),
+    bias=(2, 1),
+    linear=True,
+    at_widths=_conv_at_widths,
+)
+_CONV_TRANSPOSE = OpRule(
+    conv_transpose, zeros=zero_rows, rows=((1, 1), (2, 0)), bias=(2, 1), linear=True
+)
+
+RULES: Final[Mapping[Op, OpRule]] = {
+    aten.linear: _LINEAR,
+    aten.bilinear: OpRule(bilinear),
+    **dict.fromkeys((aten.conv1d, aten.conv2d, aten.conv3d), _CONV),
     **dict.fromkeys(
         (aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d),
-        conv_transpose,
+        _CONV_TRANSPOSE,
     ),
-    **dict.fromkeys((aten.matmul, aten.bmm, aten.mm, aten.mv, aten.dot), matmul),
-    **dict.fromkeys((aten.addmm, aten.baddbmm), addmm),
-    **dict.fromkeys((aten.outer, aten.ger), outer),
-    aten.einsum: einsum,
+    **dict.fromkeys(
+        (aten.matmul, aten.bmm, aten.mm, aten.mv, aten.dot),
+        OpRule(matmul, zeros=zero_if_any),
+    ),
+    **dict.fromkeys((aten.addmm, aten.baddbmm), OpRule(addmm, zeros=_zero_sum)),
+    **dict.fromkeys((aten.outer, aten.ger), OpRule(outer, zeros=zero_if_any)),
+    aten.einsum: OpRule(einsum, zeros=zero_if_any),
 }

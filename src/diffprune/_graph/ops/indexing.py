@@ -7,8 +7,8 @@ from typing import Final
 import torch
 
 from diffprune._graph.axes import Axis, size
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import Axes, Call, Value
+from diffprune._graph.ops.zero_rules import zero_if_first, zero_rows
+from diffprune._graph.rule_api import Anything, Axes, Call, Op, OpRule, Value
 
 aten = torch.ops.aten
 _PICKED = "single elements of it are picked by their position"
@@ -146,6 +146,7 @@ def split_with_sizes(
 def embedding(call: Call, weight: Value, indices: Value, *_options: Anything) -> Axes:
     """y[..., d] = w[x[...], d]."""
     call.freeze(weight.axes[0], "its rows are looked up by number")
+    call.layer_widths(weight, embedding_dim=weight.axes[1])
     return (*indices.axes, weight.axes[1])
 
 
@@ -182,17 +183,17 @@ def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -
     return picks.axes
 
 
-RULES: Final[Mapping[Op, Rule]] = {
-    aten.slice: slice_,
-    aten.narrow: narrow,
-    aten.select: select,
-    aten.unbind: unbind,
-    aten.split: split,
-    aten.chunk: chunk,
-    aten.tensor_split: tensor_split,
-    aten.split_with_sizes: split_with_sizes,
-    aten.embedding: embedding,
-    aten.index_select: index_select,
-    aten.index: index,
-    aten.gather: gather,
+RULES: Final[Mapping[Op, OpRule]] = {
+    aten.slice: OpRule(slice_, zeros=zero_if_first),
+    aten.narrow: OpRule(narrow, zeros=zero_if_first),
+    aten.select: OpRule(select, zeros=zero_if_first),
+    aten.unbind: OpRule(unbind, zeros=zero_if_first),
+    aten.split: OpRule(split, zeros=zero_if_first),
+    aten.chunk: OpRule(chunk, zeros=zero_if_first),
+    aten.tensor_split: OpRule(tensor_split, zeros=zero_if_first),
+    aten.split_with_sizes: OpRule(split_with_sizes, zeros=zero_if_first),
+    aten.embedding: OpRule(embedding, zeros=zero_rows, rows=((0, 1),)),
+    aten.index_select: OpRule(index_select, zeros=zero_if_first),
+    aten.index: OpRule(index, zeros=zero_if_first),
+    aten.gather: OpRule(gather, zeros=zero_if_first),
 }

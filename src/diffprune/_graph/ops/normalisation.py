@@ -5,8 +5,19 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import Axes, Call, Value
+from diffprune._graph.axes import Atom
+from diffprune._graph.ops.zero_rules import all_of, zero_if_any, zero_rows
+from diffprune._graph.rule_api import (
+    Anything,
+    Axes,
+    Call,
+    MaskT,
+    Op,
+    OpRule,
+    Step,
+    Value,
+    Zeros,
+)
 
 aten = torch.ops.aten
 _WHY = "statistics are taken over it, so every unit affects the others"
@@ -25,6 +36,7 @@ def batch_norm(
 ) -> Axes:
     """y[n, c, ...] = (x - mean[c]) / std[c] * w[c] + b[c]; instance norm alike."""
     call.match(x.axes[1], weight, bias, mean, variance)
+    call.layer_widths(weight or mean, num_features=x.axes[1])
     if own_statistics or mean is None:
         for axis in (x.axes[0], *x.axes[2:]):
             call.freeze(axis, _WHY)
@@ -64,6 +76,7 @@ def group_norm(
     call.freeze(within, _WHY)
     call.require(groups, group)
     call.match(channels, weight, bias)
+    call.layer_widths(weight, num_channels=channels)
     return x.axes
 
 
@@ -100,11 +113,23 @@ _OVER_DIM = (
     aten.cumprod, aten.logcumsumexp, aten.flip, aten.sort, aten.argsort,
 )  # fmt: skip
 
-RULES: Final[Mapping[Op, Rule]] = {
-    **dict.fromkeys((aten.batch_norm, aten.instance_norm), batch_norm),
-    **dict.fromkeys((aten.layer_norm, aten.rms_norm), layer_norm),
-    aten.group_norm: group_norm,
-    **dict.fromkeys(_OVER_DIM, over_dims),
-    aten.roll: over_second,
-    aten._weight_norm: weight_norm,
+
+def _zero_scale_and_shift(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+    """Zero where scale and shift are, which may have several dimensions."""
+    given = [v for v in map(step.argument, (2, 3)) if isinstance(v, Value)]
+    return all_of(map(zeros.of, given)) if len(given) == 2 else {}
+
+
+_BATCH_NORM = OpRule(batch_norm, zeros=zero_rows, rows=((1, 0), (2, 0)), bias=(2, 1))
+_LAYER_NORM = OpRule(layer_norm, zeros=_zero_scale_and_shift, bias=(3, -1))
+_GROUP_NORM = OpRule(group_norm, zeros=zero_rows, rows=((2, 0), (3, 0)), bias=(3, 1))
+
+RULES: Final[Mapping[Op, OpRule]] = {
+    **dict.fromkeys((aten.batch_norm, aten.instance_norm), _BATCH_NORM),
+    aten.layer_norm: _LAYER_NORM,
+    aten.rms_norm: OpRule(layer_norm, zeros=zero_if_any),
+    aten.group_norm: _GROUP_NORM,
+    **dict.fromkeys(_OVER_DIM, OpRule(over_dims)),
+    aten.roll: OpRule(over_second),
+    aten._weight_norm: OpRule(weight_norm, zeros=zero_if_any),
 }

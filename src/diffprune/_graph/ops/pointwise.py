@@ -9,8 +9,13 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import Axes, Call, Value
+from diffprune._graph.ops.zero_rules import (
+    always_zero,
+    zero_if_any,
+    zero_if_first,
+    zero_if_tried,
+)
+from diffprune._graph.rule_api import Anything, Axes, Call, Op, OpRule, Value
 
 aten = torch.ops.aten
 
@@ -29,6 +34,7 @@ def same(call: Call, x: Value, *_args: Anything, **_kwargs: Anything) -> Axes:
 
 def prelu(call: Call, x: Value, weight: Value) -> Axes:
     """y[n, c, ...] = max(0, x) + weight[c] * min(0, x)."""
+    call.layer_widths(weight, num_parameters=weight.axes[0])
     if weight.axes[0] and len(x.axes) > 1:
         call.match(x.axes[1], weight)
     return x.axes
@@ -44,25 +50,43 @@ def glu(call: Call, x: Value, dim: int = -1) -> Axes:
     return tuple(axes)
 
 
-_SAME = (
-    aten.dropout, aten.feature_dropout, aten.alpha_dropout, aten.feature_alpha_dropout,
-    aten.native_dropout, aten.clone, aten.contiguous, aten.detach, aten.detach_,
-    aten.alias, aten.to, aten._to_copy, aten.type_as, aten.lift_fresh_copy,
-    aten.zeros_like, aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like,
-    aten.randn_like, aten.fill, aten.zero, aten.bernoulli, aten.rrelu, aten.nan_to_num,
-    aten._assert_tensor_metadata,
+ELEMENTWISE: Final = OpRule(elementwise, zeros=zero_if_tried)
+_RECTIFIER = OpRule(elementwise, zeros=zero_if_tried, passes_scale=True)
+_COPY = OpRule(same, zeros=zero_if_first, passes_scale=True, may_return_input=True)
+_SAMPLE = OpRule(same, zeros=zero_if_first, may_return_input=True)
+_FILL = OpRule(same, may_return_input=True)
+_ZERO = OpRule(same, zeros=always_zero, may_return_input=True)
+
+_COPIES = (
+    aten.dropout, aten.feature_dropout, aten.native_dropout, aten.clone,
+    aten.contiguous, aten.detach, aten.detach_, aten.alias, aten.to, aten._to_copy,
+    aten.type_as, aten.lift_fresh_copy, aten.rrelu, aten._assert_tensor_metadata,
 )  # fmt: skip
-_ELEMENTWISE = (
+# In training these add a constant: zeros stay zeros in eval mode alone.
+_SAMPLES = (
+    aten.alpha_dropout, aten.feature_alpha_dropout, aten.bernoulli, aten.nan_to_num,
+)  # fmt: skip
+_FILLS = (
+    aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like, aten.randn_like,
+    aten.fill,
+)  # fmt: skip
+_UNTAGGED = (
     aten.relu6, aten.selu, aten.mish, aten.hardswish, aten.hardsigmoid, aten.softplus,
     aten.log_sigmoid, aten.threshold, aten.gelu, aten.silu, aten.elu, aten.celu,
-    aten.hardtanh, aten.leaky_relu, aten.square, aten.hardshrink, aten.softshrink,
-    aten.where, aten.masked_fill, aten.copy, aten.addcmul, aten.addcdiv, aten.lerp,
-    aten.rsub, aten.true_divide, aten.div, aten.fmod, aten.remainder,
+    aten.hardtanh, aten.square, aten.hardshrink, aten.softshrink, aten.where,
+    aten.masked_fill, aten.copy, aten.addcmul, aten.addcdiv, aten.lerp, aten.rsub,
+    aten.true_divide, aten.fmod, aten.remainder,
 )  # fmt: skip
 
-RULES: Final[Mapping[Op, Rule]] = {
-    **dict.fromkeys(_SAME, same),
-    **dict.fromkeys(_ELEMENTWISE, elementwise),
-    aten.prelu: prelu,
-    aten.glu: glu,
+RULES: Final[Mapping[Op, OpRule]] = {
+    **dict.fromkeys(_COPIES, _COPY),
+    **dict.fromkeys(_SAMPLES, _SAMPLE),
+    **dict.fromkeys(_FILLS, _FILL),
+    **dict.fromkeys((aten.zeros_like, aten.zero), _ZERO),
+    **dict.fromkeys(_UNTAGGED, ELEMENTWISE),
+    **dict.fromkeys((aten.relu, aten.leaky_relu), _RECTIFIER),
+    aten.mul: OpRule(elementwise, zeros=zero_if_any),
+    aten.div: OpRule(elementwise, zeros=zero_if_first),
+    aten.prelu: OpRule(prelu, zeros=zero_if_first),
+    aten.glu: OpRule(glu, zeros=zero_if_first),
 }

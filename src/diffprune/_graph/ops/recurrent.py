@@ -5,9 +5,20 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.axes import Axis, Cat, size
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import Axes, Call, Value
+from diffprune._graph.axes import Atom, Axis, Cat, size
+from diffprune._graph.ops.zero_rules import all_of
+from diffprune._graph.rule_api import (
+    Anything,
+    Axes,
+    Call,
+    MaskT,
+    Op,
+    OpRule,
+    Step,
+    Value,
+    ZeroRule,
+    Zeros,
+)
 
 aten = torch.ops.aten
 
@@ -99,9 +110,23 @@ def _refuse(
     return call.frozen(why, *call.shape), state.axes
 
 
-RULES: Final[Mapping[Op, Rule]] = {
-    aten.lstm: lstm,
-    **dict.fromkeys((aten.gru, aten.rnn_tanh, aten.rnn_relu), gru),
-    aten.lstm_cell: lstm_cell,
-    **dict.fromkeys((aten.gru_cell, aten.rnn_tanh_cell, aten.rnn_relu_cell), cell),
+def _zero_if_state(states: int) -> ZeroRule:
+    """Zero where the rows of all weights are, and all states were."""
+
+    def zero(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+        _, *read = step.inputs
+        rows = [zeros.along(weight, 0) for weight in read[states:]]
+        return all_of([*map(zeros.of, read[:states]), *rows])
+
+    return zero
+
+
+_GRU = OpRule(gru, zeros=_zero_if_state(1))
+_CELL = OpRule(cell, zeros=_zero_if_state(1))
+
+RULES: Final[Mapping[Op, OpRule]] = {
+    aten.lstm: OpRule(lstm, zeros=_zero_if_state(2)),
+    **dict.fromkeys((aten.gru, aten.rnn_tanh, aten.rnn_relu), _GRU),
+    aten.lstm_cell: OpRule(lstm_cell, zeros=_zero_if_state(2)),
+    **dict.fromkeys((aten.gru_cell, aten.rnn_tanh_cell, aten.rnn_relu_cell), _CELL),
 }

@@ -5,8 +5,8 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import Axes, Call, Value
+from diffprune._graph.ops.zero_rules import zero_if_first
+from diffprune._graph.rule_api import Anything, Axes, Call, Op, OpRule, Value
 
 aten = torch.ops.aten
 
@@ -84,15 +84,19 @@ def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> Axes
 
 
 _STATISTICS = (
-    aten.mean, aten.var, aten.std, aten.amax, aten.amin, aten.argmax, aten.argmin,
-    aten.logsumexp, aten.prod, aten.all, aten.any, aten.median, aten.var_mean,
-    aten.std_mean, aten.aminmax,
+    aten.mean, aten.var, aten.std, aten.amax, aten.amin, aten.prod, aten.median,
+    aten.var_mean, aten.std_mean, aten.aminmax,
 )  # fmt: skip
+# Of zeros, these are a position, a logarithm or a truth value.
+_NOT_ZERO = (aten.argmax, aten.argmin, aten.logsumexp, aten.all, aten.any)
 
-RULES: Final[Mapping[Op, Rule]] = {
-    aten.sum: total,
-    **dict.fromkeys((aten.linalg_vector_norm, aten.norm), norm),
-    **dict.fromkeys(_STATISTICS, statistic),
-    **dict.fromkeys((aten.max, aten.min), extremum),
-    aten.topk: topk,
+RULES: Final[Mapping[Op, OpRule]] = {
+    aten.sum: OpRule(total, zeros=zero_if_first),
+    **dict.fromkeys(
+        (aten.linalg_vector_norm, aten.norm), OpRule(norm, zeros=zero_if_first)
+    ),
+    **dict.fromkeys(_STATISTICS, OpRule(statistic, zeros=zero_if_first)),
+    **dict.fromkeys(_NOT_ZERO, OpRule(statistic)),
+    **dict.fromkeys((aten.max, aten.min), OpRule(extremum)),
+    aten.topk: OpRule(topk),
 }

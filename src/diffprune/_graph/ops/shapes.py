@@ -7,8 +7,20 @@ from typing import Final
 import torch
 
 from diffprune._graph.axes import Axis, Cat
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import Axes, Call, Value
+from diffprune._graph.ops.zero_rules import (
+    always_zero,
+    zero_if_first,
+    zero_if_parts,
+)
+from diffprune._graph.rule_api import (
+    Anything,
+    Axes,
+    AxesRule,
+    Call,
+    Op,
+    OpRule,
+    Value,
+)
 
 aten = torch.ops.aten
 
@@ -241,35 +253,54 @@ def channel_shuffle(call: Call, x: Value, groups: int) -> Axes:
     return (x.axes[0], (*within, *group), *x.axes[2:])
 
 
-RULES: Final[Mapping[Op, Rule]] = {
-    **dict.fromkeys((aten.view, aten.reshape, aten._unsafe_view), reshape),
-    aten.flatten: flatten,
-    aten.unflatten: unflatten,
-    **dict.fromkeys((aten.view_as, aten.reshape_as), view_as),
-    aten.permute: permute,
-    **dict.fromkeys((aten.transpose, aten.swapaxes, aten.swapdims), transpose),
-    **dict.fromkeys((aten.t, aten.mT, aten.adjoint, aten.matrix_H), transpose_matrix),
-    aten.numpy_T: reverse,
-    **dict.fromkeys((aten.movedim, aten.moveaxis), movedim),
-    aten.squeeze: squeeze,
-    aten.unsqueeze: unsqueeze,
-    **dict.fromkeys((aten.cat, aten.concat, aten.concatenate), cat),
-    aten.hstack: hstack,
-    **dict.fromkeys((aten.vstack, aten.row_stack), vstack),
-    aten.dstack: dstack,
-    aten.column_stack: column_stack,
-    aten.stack: stack,
-    aten.expand: expand,
-    aten.expand_as: expand_as,
-    **dict.fromkeys((aten.repeat, aten.tile), repeat),
-    aten.repeat_interleave: repeat_interleave,
+def _rearranged(axes: AxesRule) -> OpRule:
+    """The same elements elsewhere: a zero stays one, a factor stays the same."""
+    return OpRule(axes, zeros=zero_if_first, passes_scale=True)
+
+
+def _repeated(axes: AxesRule) -> OpRule:
+    return OpRule(axes, zeros=zero_if_first)
+
+
+def _joined(axes: AxesRule) -> OpRule:
+    return OpRule(axes, zeros=zero_if_parts)
+
+
+RULES: Final[Mapping[Op, OpRule]] = {
+    **dict.fromkeys((aten.view, aten.reshape, aten._unsafe_view), _rearranged(reshape)),
+    aten.flatten: _rearranged(flatten),
+    aten.unflatten: _rearranged(unflatten),
+    **dict.fromkeys((aten.view_as, aten.reshape_as), _repeated(view_as)),
+    aten.permute: _rearranged(permute),
     **dict.fromkeys(
-        (aten.zeros, aten.ones, aten.empty, aten.full, aten.rand, aten.randn), create
+        (aten.transpose, aten.swapaxes, aten.swapdims), _rearranged(transpose)
     ),
     **dict.fromkeys(
-        (aten.new_zeros, aten.new_ones, aten.new_empty, aten.new_full), create_like
+        (aten.t, aten.mT, aten.adjoint, aten.matrix_H), _rearranged(transpose_matrix)
     ),
-    aten.pixel_shuffle: pixel_shuffle,
-    aten.pixel_unshuffle: pixel_unshuffle,
-    aten.channel_shuffle: channel_shuffle,
+    aten.numpy_T: _rearranged(reverse),
+    **dict.fromkeys((aten.movedim, aten.moveaxis), _rearranged(movedim)),
+    aten.squeeze: _rearranged(squeeze),
+    aten.unsqueeze: _rearranged(unsqueeze),
+    **dict.fromkeys((aten.cat, aten.concat, aten.concatenate), _joined(cat)),
+    aten.hstack: _joined(hstack),
+    **dict.fromkeys((aten.vstack, aten.row_stack), _joined(vstack)),
+    aten.dstack: _joined(dstack),
+    aten.column_stack: _joined(column_stack),
+    aten.stack: _joined(stack),
+    aten.expand: _repeated(expand),
+    aten.expand_as: _repeated(expand_as),
+    **dict.fromkeys((aten.repeat, aten.tile), _repeated(repeat)),
+    aten.repeat_interleave: _repeated(repeat_interleave),
+    **dict.fromkeys(
+        (aten.ones, aten.empty, aten.full, aten.rand, aten.randn), OpRule(create)
+    ),
+    aten.zeros: OpRule(create, zeros=always_zero),
+    **dict.fromkeys(
+        (aten.new_ones, aten.new_empty, aten.new_full), OpRule(create_like)
+    ),
+    aten.new_zeros: OpRule(create_like, zeros=always_zero),
+    aten.pixel_shuffle: _repeated(pixel_shuffle),
+    aten.pixel_unshuffle: _repeated(pixel_unshuffle),
+    aten.channel_shuffle: _repeated(channel_shuffle),
 }

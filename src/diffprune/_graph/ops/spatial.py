@@ -6,9 +6,21 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.axes import size
-from diffprune._graph.ops.types import Anything, Op, Rule
-from diffprune._graph.rule_api import SPATIAL, Axes, Axis, Call, Value
+from diffprune._graph.axes import Atom, size
+from diffprune._graph.ops.zero_rules import zero_if_first
+from diffprune._graph.rule_api import (
+    SPATIAL,
+    Anything,
+    Axes,
+    Axis,
+    Call,
+    MaskT,
+    Op,
+    OpRule,
+    Step,
+    Value,
+    Zeros,
+)
 
 aten = torch.ops.aten
 _RANK: Final = re.compile(r"([123])d")
@@ -75,10 +87,21 @@ _RESAMPLE = (
     aten.adaptive_max_pool3d, aten.max_pool1d_with_indices,
     aten.max_pool2d_with_indices, aten.max_pool3d_with_indices,
 )  # fmt: skip
-RULES: Final[Mapping[Op, Rule]] = {
-    **dict.fromkeys(_RESAMPLE, resample),
-    **dict.fromkeys((aten.pad, aten.constant_pad_nd), pad),
-    aten.grid_sampler: grid_sample,
-    aten.affine_grid_generator: affine_grid,
-    aten.im2col: unfold,
+
+
+def _zero_padding(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+    """Zero where the input is, unless it is padded with another number."""
+    scalars = [*step.args, *step.kwargs.values()]
+    other = any(isinstance(number, float) and number for number in scalars)
+    return {} if other else zero_if_first(zeros, step)
+
+
+_RESAMPLED = OpRule(resample, zeros=zero_if_first, passes_scale=True)
+
+RULES: Final[Mapping[Op, OpRule]] = {
+    **dict.fromkeys(_RESAMPLE, _RESAMPLED),
+    **dict.fromkeys((aten.pad, aten.constant_pad_nd), OpRule(pad, zeros=_zero_padding)),
+    aten.grid_sampler: OpRule(grid_sample, zeros=zero_if_first),
+    aten.affine_grid_generator: OpRule(affine_grid),
+    aten.im2col: OpRule(unfold, zeros=zero_if_first),
 }

@@ -36,6 +36,7 @@ def main(
         bool,
         typer.Option(
             "--version",
+            metavar="",
             callback=_print_version,
             is_eager=True,
             help="Show the version.",

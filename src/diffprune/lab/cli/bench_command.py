@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun
+from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun, Trust, check_runs
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 from diffprune.lab.formatting import file_size
 
@@ -23,31 +23,46 @@ if TYPE_CHECKING:
 def bench(
     run: RunFolder,
     *,
-    batch: Annotated[int, typer.Option(min=1, help="Examples per forward pass.")] = 1,
+    batch: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Examples per forward pass.")
+    ] = 1,
     rounds: Annotated[
-        int, typer.Option(min=2, help="How often each network is measured.")
+        int,
+        typer.Option(min=2, metavar="N", help="How often each network is measured."),
     ] = 31,
     compiled: Annotated[
         bool,
-        typer.Option("--compile", help="Measure `torch.compile` too; starts slowly."),
+        typer.Option(
+            "--compile", metavar="", help="Measure `torch.compile` too; starts slowly."
+        ),
     ] = False,
     onnx: Annotated[
-        bool, typer.Option(help="Measure ONNX Runtime, if it is installed.")
+        bool, typer.Option(metavar="", help="Measure ONNX Runtime, if it is installed.")
     ] = True,
     task: TaskOfRun = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure speed, memory and size of a run's networks: dense, gated and small.
 
     All take turns on one thread of the processor, so the ratios hold on a busy machine.
+    *Speed* is that of the dense network in PyTorch, times so much: more is faster.
     """
     say("Each network is run in turn; this takes some seconds.")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler talks to stderr
+    with said_plainly():
+        check_runs(run)
     from diffprune.lab import bench as measuring  # noqa: PLC0415 - imports torch
 
     with said_plainly():
         found = measuring.bench(
-            run, task=task, batch=batch, rounds=rounds, compiled=compiled, onnx=onnx
+            run,
+            task=task,
+            trust=trust,
+            batch=batch,
+            rounds=rounds,
+            compiled=compiled,
+            onnx=onnx,
         )
     if as_json:
         show_json([measured.to_dict() for measured in found])
@@ -59,7 +74,7 @@ def _table(found: Sequence["Measured"]) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("network")
     table.add_column("engine")
-    for name in ("ms", "x dense", "quartiles", "memory", "file"):
+    for name in ("ms", "speed", "quartiles", "memory", "file"):
         table.add_column(name, justify="right", no_wrap=True)
     for measured in found:
         low, high = measured.quartiles
@@ -67,8 +82,8 @@ def _table(found: Sequence["Measured"]) -> Table:
             measured.network,
             measured.engine,
             f"{1e3 * measured.seconds:.3g}",
-            f"{measured.ratio:.3f}",
-            f"{low:.3f}-{high:.3f}",
+            f"{1 / measured.ratio:.2f}x",
+            f"{1 / high:.2f}-{1 / low:.2f}",
             "" if measured.memory is None else file_size(measured.memory),
             file_size(measured.file_size),
         )

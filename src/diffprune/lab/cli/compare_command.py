@@ -1,6 +1,6 @@
 """`diffprune compare`: runs side by side, from their records."""
 
-from diffprune.lab.cli.options import AsJson, RunFolders
+from diffprune.lab.cli.options import AsJson, RunFolders, check_runs
 from diffprune.lab.cli.output import said_plainly, show, show_json, with_examples
 
 
@@ -14,6 +14,8 @@ def compare(runs: RunFolders, *, as_json: AsJson = False) -> None:
     Shares are of the first run; an unfinished run shows its last epoch. *Worst removal*
     is how much any removal changed an output, relative to the largest.
     """
+    with said_plainly():
+        check_runs(*runs)
     from diffprune.lab.runs.compare import side_by_side  # noqa: PLC0415 - imports torch
     from diffprune.lab.runs.records import read_runs  # noqa: PLC0415
 

@@ -26,20 +26,23 @@ def demo(
     *,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal results.")] = 0,
     epochs: Annotated[
-        int, typer.Option(min=1, help="Passes over the training digits.")
+        int, typer.Option(min=1, metavar="N", help="Passes over the training digits.")
     ] = 20,
     out: Annotated[
         Path, typer.Option(help="Directory for the results; earlier ones are replaced.")
     ] = Path("runs/demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Train LeNet-5 on handwritten digits, dense and gated, and compare the two.
+    """Train LeNet-5 on handwritten digits, dense and down to a tenth, and compare.
 
     The small network is saved, exported to ONNX and put on a page to look at. Takes
     less than a minute on two cores and downloads nothing.
     """
     start = time.perf_counter()
-    say("LeNet-5 on handwritten digits: first dense, then with gates that close.")
+    say(
+        "LeNet-5 on handwritten digits: first dense, then down to a tenth of the "
+        "multiply-adds."
+    )
     from diffprune.lab.demo import deliver, train_both  # noqa: PLC0415 - imports torch
     from diffprune.lab.training.progress_bar import progress_bars  # noqa: PLC0415
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun
+from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun, Trust, check_runs
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def export(
         ),
     ] = None,
     task: TaskOfRun = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Write the small network of a finished run for another program.
@@ -51,10 +52,12 @@ def export(
     The file is compared with the network on test data, at several batch sizes, before
     it gets its name.
     """
+    with said_plainly():
+        check_runs(run)
     from diffprune.lab.runs.rebuild import rebuild  # noqa: PLC0415 - imports torch
 
     with said_plainly():
-        models = rebuild(run, task)
+        models = rebuild(run, task, trust=trust)
         path = _WRITERS[to](models, out or run / _NAMES[to])
     size = sum(file.stat().st_size for file in _files(path))
     if as_json:

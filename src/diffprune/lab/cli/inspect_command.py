@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from diffprune.lab.cli.options import AsJson, TaskOfRun
+from diffprune.lab.cli.options import AsJson, TaskOfRun, Trust
 from diffprune.lab.cli.output import said_plainly, show, show_json, with_examples
 
 
@@ -36,6 +36,7 @@ def inspect(
         typer.Option(metavar="PATTERN", help="Layers to leave as they are."),
     ] = None,
     task: TaskOfRun = None,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what can be removed from a model, what it costs, and what is frozen and why.
@@ -51,7 +52,7 @@ def inspect(
 
     with said_plainly():
         given = parse_inputs(inputs) if inputs else None
-        found = load_target(target, task)
+        found = load_target(target, task, trust=trust)
         example_inputs = found.inputs if given is None else given
         if example_inputs is None:
             raise ArgumentError(

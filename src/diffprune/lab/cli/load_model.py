@@ -28,13 +28,14 @@ class Target:
     inputs: ExampleInputs | None = None
 
 
-def load_target(target: str, task: str | None = None) -> Target:
+def load_target(target: str, task: str | None = None, *, trust: bool = False) -> Target:
     """Make the model that a TARGET names; nothing is downloaded.
 
     Args:
         target: `file.py:factory`, `package.module:factory`, `timm:NAME`,
             `torchvision:NAME`, `hf:FOLDER`, or a run folder.
         task: For a run folder whose task has moved, where it is now.
+        trust: For a run folder, whether to run code outside the present one.
 
     Raises:
         UnknownNameError: If there is no such model.
@@ -42,7 +43,7 @@ def load_target(target: str, task: str | None = None) -> Target:
         ArgumentError: If what is found makes no model.
     """
     if Path(target).is_dir():
-        models = rebuild(Path(target), task)
+        models = rebuild(Path(target), task, trust=trust)
         return Target(models.small, models.inputs[:1])
     source, colon, name = target.partition(":")
     if not colon:

@@ -1,18 +1,27 @@
 """Options that several commands share."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")
-]
-DataDir = Annotated[
-    Path | None,
+from diffprune.errors import ArgumentError, UnknownNameError
+
+Trust = Annotated[
+    bool,
     typer.Option(
-        envvar="DIFFPRUNE_DATA",
-        help="Folder of the data; else it is fetched into the cache.",
+        "--trust",
+        metavar="",
+        help="Run the code that the run names, wherever that code is.",
+    ),
+]
+RECIPE = "recipe.json"
+
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json", metavar="", help="Print the result as JSON, and nothing else."
     ),
 ]
 RunFolder = Annotated[
@@ -30,3 +39,53 @@ TaskOfRun = Annotated[
         help="Where the task of the run is now, if it has moved.",
     ),
 ]
+
+
+def check_spec(spec: str) -> None:
+    """Refuse `file.py:function` if there is no such file, before torch is imported.
+
+    Raises:
+        UnknownNameError: Naming the file.
+    """
+    place, colon, _ = spec.rpartition(":")
+    if colon and place.endswith(".py") and not Path(place).is_file():
+        raise UnknownNameError(f"there is no file `{place}`.")
+
+
+def check_runs(*folders: Path) -> None:
+    """Refuse folders without a run, before torch is imported.
+
+    Raises:
+        ArgumentError: Naming the folder.
+    """
+    for folder in folders:
+        if not (folder / RECIPE).is_file():
+            raise ArgumentError(
+                f"`{folder}` holds no run: there is no `{RECIPE}` in it."
+            )
+
+
+def parse_budget(specs: Sequence[str]) -> dict[str, float | str]:
+    """Read limits such as `macs=0.3`; several may stand in one, with commas.
+
+    Raises:
+        ArgumentError: If a limit lacks its name or its amount.
+
+    Examples:
+        >>> parse_budget(["macs=0.3,size=200 kB"])
+        {'macs': 0.3, 'size': '200 kB'}
+    """
+    return dict(_parse_limit(part) for spec in specs for part in spec.split(","))
+
+
+def _parse_limit(spec: str) -> tuple[str, float | str]:
+    name, _, amount = (part.strip() for part in spec.partition("="))
+    if not name or not amount:
+        raise ArgumentError(
+            f"`{spec}` is no limit: type `--budget macs=0.3` for three tenths of the "
+            "multiply-adds."
+        )
+    try:
+        return name, float(amount)
+    except ValueError:
+        return name, amount

@@ -8,7 +8,6 @@ from typing import Any
 
 import typer
 
-from diffprune.errors import ArgumentError
 from diffprune.lab import Recipe, Run, read_run, train
 from diffprune.lab.cli.output import INTERRUPTED, say, screen
 from diffprune.lab.formatting import spell_widths
@@ -36,6 +35,7 @@ def find_job(
     *,
     out: Path | None,
     dense: bool,
+    trust: bool = False,
 ) -> Job:
     """Put a run together from what was asked for, and defaults.
 
@@ -45,33 +45,30 @@ def find_job(
         given: Entries of the recipe that the user chose.
         out: Run folder, if not the usual one.
         dense: Whether to leave the gates out.
+        trust: Whether a run to continue may name code outside the present folder.
 
     Raises:
         UnknownNameError: If there is no such task or recipe.
         ArgumentError: If the folder holds no run.
     """
-    _check_pressure(given, dense=dense)
     if Path(task).is_dir():
         folder = Path(task)
-        chosen = replace(read_run(folder).recipe, **given)
-        return Job(task_of(folder), chosen, out or folder)
+        chosen = _changed(read_run(folder).recipe, given)
+        return Job(task_of(folder, trust=trust), chosen, out or folder)
     make_task, make_recipe = load_task(task)
     usual = (make_recipe if recipe is None else load_recipe(recipe))(0)
-    chosen = replace(usual, **given)
+    chosen = _changed(usual, given)
     if dense:
-        chosen = replace(chosen, name=f"{chosen.name}-dense", strength=None)
+        chosen = replace(chosen.as_dense(), name=f"{chosen.name}-dense")
     return Job(make_task, chosen, out or Path("runs") / chosen.folder_name)
 
 
-def _check_pressure(given: Mapping[str, Any], *, dense: bool) -> None:
-    """Refuse options that would leave each other without effect."""
-    asked = [name for name in ("strength", "budget") if name in given]
-    if dense and asked:
-        raise ArgumentError(f"`--dense` has no gates, so it takes no `--{asked[0]}`.")
-    if len(asked) > 1:
-        raise ArgumentError(
-            "`--budget` finds its own strength; leave out `--strength`, or `--budget`."
-        )
+def _changed(recipe: Recipe, given: Mapping[str, Any]) -> Recipe:
+    """A recipe with some entries replaced; a strength replaces a budget, too."""
+    asked = {name for name in ("strength", "budget") if name in given}
+    other = dict.fromkeys({"strength", "budget"} - asked) if asked else {}
+    options = {**recipe.pruner, **given.get("pruner", {})}
+    return replace(recipe, **{**other, **given, "pruner": options})
 
 
 def run_job(job: Job, device: str = "cpu", *, with_tensorboard: bool = False) -> Run:
@@ -123,5 +120,5 @@ def result(run: Run) -> str:
 def advice(run: Run) -> str:
     """What to do next."""
     if not run.is_dense and not run.removals:
-        return "Nothing was removed: raise `--strength`, or train for longer."
+        return "Nothing was removed: ask for less, as in `--budget macs=0.3`."
     return f"Next:  diffprune export {run.folder} --to onnx  (or bench, report)"

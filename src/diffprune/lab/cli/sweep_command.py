@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from diffprune.lab.cli.options import AsJson
+from diffprune.lab.cli.options import AsJson, check_spec
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 
 
@@ -24,16 +24,20 @@ def sweep(
         list[str],
         typer.Option(
             metavar="NAME=VALUE,...",
-            help="A run for each value: of a budget (`macs`, `params`, `memory`, "
+            help="A run for each value: of a budget (`macs`, `parameters`, `memory`, "
             "`size`, `latency`) or of the recipe (`strength`, `lr`, ...). Repeat it "
             "to vary something else, too.",
         ),
     ],
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Passes over the data.")
+    ] = None,
     out: Annotated[
         Path, typer.Option(help="Folder of the sweep; share it to share the work.")
     ] = Path("sweeps"),
-    workers: Annotated[int, typer.Option(help="Processes at a time.")] = 1,
+    workers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Processes at a time.")
+    ] = 1,
     device: Annotated[str, typer.Option(help="Where to train.")] = "cpu",
     figure: Annotated[
         Path | None, typer.Option(help="Draw the front: an SVG, PNG or HTML file.")
@@ -52,6 +56,7 @@ def sweep(
     from diffprune.lab.sweeps.points import read_values  # noqa: PLC0415
 
     with said_plainly():
+        check_spec(task)
         _, make_recipe = load_task(task)
         given = {} if epochs is None else {"epochs": epochs}
         recipe = replace(make_recipe(0), **given)
@@ -69,4 +74,4 @@ def sweep(
         show_json([asdict(row) for row in front.rows])
     else:
         show(front.table())
-        say(f"Next:  diffprune compare {out}/*  (or report)")
+        say(f"Next:  diffprune compare {out}/*/  (or report)")

@@ -12,7 +12,11 @@ from diffprune.lab.runs.records import Run
 
 
 def compose(
-    runs: Sequence[Run], references: Sequence[Reference] = (), *, measure: bool
+    runs: Sequence[Run],
+    references: Sequence[Reference] = (),
+    *,
+    measure: bool,
+    trust: bool = False,
 ) -> Page:
     """Everything that a report about these runs says.
 
@@ -20,8 +24,13 @@ def compose(
         runs: Each with at least one epoch.
         references: Networks of others, for plots of error against cost.
         measure: Whether to rebuild the networks and time them.
+        trust: Whether to run code outside the present folder for that.
     """
-    seen = measure_networks(runs) if measure else Measured(note="Not measured.")
+    seen = (
+        measure_networks(runs, trust=trust)
+        if measure
+        else Measured(note="Not measured.")
+    )
     gated = [run for run in runs if not run.is_dense] or list(runs)
     dense = dense_network(runs, seen.dense)
     networks = [network(run, seen.seconds.get(run.name)) for run in gated]
@@ -29,7 +38,9 @@ def compose(
     smallest = min(networks, key=lambda n: n.macs or 0)
     chosen = gated[networks.index(smallest)]
     return Page(
-        title=", ".join(n.name for n in networks),
+        title=words.title(networks, dense),
+        warning=words.warning(smallest, dense),
+        layers=words.layers(seen.layers),
         headline=words.headline(smallest, dense, len(networks)),
         summary=f"{words.asked(chosen)} {words.got(smallest, dense)}",
         tiles=words.tiles(smallest, dense),

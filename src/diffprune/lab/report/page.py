@@ -43,10 +43,12 @@ class Page:
 
     title: str
     headline: str
+    warning: str | None
     summary: str
     tiles: Sequence[Tile]
     comparison: Comparison
     clock: str
+    layers: Table | None
     runs: Sequence[str]
     architecture: Figure | None
     last_epoch: int

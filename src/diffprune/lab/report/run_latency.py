@@ -17,8 +17,8 @@ from diffprune._pruner import Pruner
 from diffprune.errors import DiffpruneError
 from diffprune.gates.penalty import named_gates
 from diffprune.lab.interleaved import time_in_turns
-from diffprune.lab.report.networks import Network
-from diffprune.lab.runs.rebuild import rebuild, task_of
+from diffprune.lab.report.networks import LayerCost, Network, layer_costs
+from diffprune.lab.runs.rebuild import make_model, rebuild
 from diffprune.lab.runs.records import Run
 
 ROUNDS: Final = 31
@@ -32,25 +32,32 @@ class Measured:
     Attributes:
         dense: The first run's network before training; None if it cannot be made.
         seconds: Of a forward pass of what runs have left, for one example, by run.
+        layers: What the layers of the smallest finished run cost, before and after.
         note: How the seconds were measured, or why they were not.
     """
 
     note: str
     dense: Network | None = None
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
+    layers: tuple[LayerCost, ...] = ()
 
 
-def measure(runs: Sequence[Run]) -> Measured:
-    """Make the networks of gated runs again, and time those that are finished."""
+def measure(runs: Sequence[Run], *, trust: bool = False) -> Measured:
+    """Make the networks of gated runs again, and time those that are finished.
+
+    Args:
+        runs: Each with at least one epoch.
+        trust: Whether to run code outside the present folder if a run names it.
+    """
     known = [s for s in runs if s.task and not s.is_dense]
     if not known:
         return Measured(note="Latency: no run says where its task is written.")
     dense: Network | None = None
     try:
-        dense = _before(known[0])
+        dense = _before(known[0], trust=trust)
         finished = [run for run in known if run.outcome]
         if finished:
-            return _timed(dense, finished)
+            return _timed(dense, finished, trust=trust)
     except (DiffpruneError, OSError) as error:
         reason = str(error).partition("\n")[0]
         return Measured(note=f"Latency was not measured: {reason}", dense=dense)
@@ -58,14 +65,13 @@ def measure(runs: Sequence[Run]) -> Measured:
     return Measured(note=note, dense=dense)
 
 
-def _before(run: Run) -> Network:
+def _before(run: Run, *, trust: bool) -> Network:
     """A run's network as it was made."""
+    model, inputs = make_model(run, trust=trust)
+    file_size = stored_size(_weights(model))
+    examples = inputs[:_NUM_EXAMPLES]
     with torch.random.fork_rng():
-        task = task_of(run.folder)(run.recipe)
-        inputs, _ = next(iter(task.test))
-        file_size = stored_size(_weights(task.model))
-        examples = inputs[:_NUM_EXAMPLES]
-        start = Pruner(task.model, examples, strength=0.0).dense
+        start = Pruner(model, examples, strength=0.0).dense
     return Network(
         name="dense",
         parameters=start.parameters,
@@ -82,14 +88,15 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in state if not name.startswith(gates)}
 
 
-def _timed(dense: Network, finished: Sequence[Run]) -> Measured:
-    rebuilt = [rebuild(run.folder) for run in finished]
+def _timed(dense: Network, finished: Sequence[Run], *, trust: bool) -> Measured:
+    rebuilt = [rebuild(run.folder, trust=trust) for run in finished]
     inputs = rebuilt[0].inputs[:1]
     models = [rebuilt[0].dense, *(models.small for models in rebuilt)]
     calls = {str(i): partial(model.eval(), inputs) for i, model in enumerate(models)}
     with torch.inference_mode():
         first, *others = time_in_turns(calls, rounds=ROUNDS).values()
     names = (run.name for run in finished)
+    smallest = min(rebuilt, key=lambda m: sum(p.numel() for p in m.small.parameters()))
     return Measured(
         note=(
             f"Latency: processor time for one example on one thread, median of "
@@ -97,4 +104,5 @@ def _timed(dense: Network, finished: Sequence[Run]) -> Measured:
         ),
         dense=replace(dense, seconds=first.seconds),
         seconds={n: t.seconds for n, t in zip(names, others, strict=True)},
+        layers=layer_costs(smallest.dense, smallest.small, inputs),
     )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune.lab.formatting import (
     duration,
     file_size,
@@ -13,7 +13,13 @@ from diffprune.lab.formatting import (
     short,
     spell_widths,
 )
-from diffprune.lab.report.networks import Network, ratio
+from diffprune.lab.report.networks import (
+    LayerCost,
+    Network,
+    has_lost,
+    ratio,
+    uncertainty,
+)
 from diffprune.lab.runs.records import Run
 from diffprune.lab.training.recipe import Recipe
 
@@ -69,7 +75,7 @@ class Snippet:
 
 
 def headline(smallest: Network, dense: Network, count: int) -> str:
-    """What came out, in a few words.
+    """What came out, in a few words; a loss of accuracy comes first.
 
     Args:
         smallest: The network with the fewest multiply-adds.
@@ -81,6 +87,27 @@ def headline(smallest: Network, dense: Network, count: int) -> str:
     which = "" if count == 1 else f"{smallest.name}, smallest of {count}: "
     text = f"{which}{_errors(smallest, dense)} with {macs} multiply-adds."
     return text if which else text[0].upper() + text[1:]
+
+
+def warning(smallest: Network, dense: Network) -> str | None:
+    """What to do if pruning has cost accuracy; None if it has not, or nobody knows."""
+    if not has_lost(smallest, dense):
+        return None
+    return (
+        "The network has lost accuracy, by more than chance explains on a test set of "
+        f"{smallest.examples:,} examples. Ask for a larger budget or a smaller "
+        "strength, or train for longer."
+    )
+
+
+def title(networks: Sequence[Network], dense: Network) -> str:
+    """What the page is called."""
+    if len(networks) > 1:
+        return f"{len(networks)} runs compared: {', '.join(n.name for n in networks)}"
+    left = ratio(networks[0].macs, dense.macs)
+    if left is None:
+        return networks[0].name
+    return f"{networks[0].name}: {percent(left)} of the multiply-adds"
 
 
 def asked(run: Run) -> str:
@@ -121,7 +148,7 @@ def comparison(dense: Network, networks: Sequence[Network]) -> Comparison:
     """All networks side by side."""
     everyone = (dense, *networks)
     rows = {
-        "Test error": [_cell(n.error, None, "{:.2f} %".format) for n in everyone],
+        "Test error": [_error_cell(n) for n in everyone],
         "Parameters": [
             _cell(n.parameters, dense.parameters, "{:,}".format) for n in everyone
         ],
@@ -139,23 +166,36 @@ def comparison(dense: Network, networks: Sequence[Network]) -> Comparison:
 
 
 def _errors(small: Network, dense: Network) -> str:
-    error = f"{small.error or 0:.2f} %"
+    error, before = f"{small.error or 0:.2f} %", f"{dense.error or 0:.2f} %"
     if dense.error is None:
         return f"{error} test error"
-    if error == f"{dense.error:.2f} %":
+    if has_lost(small, dense):
+        return f"test error rose from {before} to {error}"
+    if error == before:
         return "the same test error"
-    return f"{error} test error (dense {dense.error:.2f} %)"
+    chance = "" if has_lost(small, dense) is None else ", within chance"
+    is_better = (small.error or 0) < dense.error
+    return f"{error} test error (dense {before}{'' if is_better else chance})"
+
+
+def _error_cell(network: Network) -> Cell:
+    """A test error, and how far chance alone may have moved it."""
+    spread = uncertainty(network)
+    if network.error is None:
+        return Cell(UNKNOWN)
+    sign = "" if spread is None else f" \N{PLUS-MINUS SIGN} {spread:.2f}"
+    return Cell(f"{network.error:.2f}{sign} %")
 
 
 def _gates(recipe: Recipe) -> str:
-    if recipe.strength is None:
+    if recipe.is_dense:
         return "no gates"
     if recipe.budget is not None:
         limits = ", ".join(f"{name}={limit}" for name, limit in recipe.budget.items())
-        return f"{recipe.gate.u} gates within a budget of {limits}"
+        return f"a budget of {limits}"
     if isinstance(recipe.strength, Mapping):
-        return f"{recipe.gate.u} gates with a strength for each"
-    return f"{recipe.gate.u} gates with strength {recipe.strength:g}"
+        return "gates with a strength for each"
+    return f"gates with strength {recipe.strength:g}"
 
 
 def _cell(
@@ -191,6 +231,25 @@ def made_with(run: Run) -> str:
     )
 
 
+def layers(costs: Sequence[LayerCost]) -> Table | None:
+    """What every layer had and has of the parameters and multiply-adds of the network.
+
+    Shares are of the whole network: before, of the dense one; after, of what is left.
+    """
+    if not costs:
+        return None
+    numbers = {cost.name: (*cost.parameters, *cost.macs) for cost in costs}
+    wholes = [sum(column) for column in zip(*numbers.values(), strict=True)]
+    return Table(
+        ("Layer", "Parameters before", "after", "Multiply-adds before", "after"),
+        tuple((name, *map(_of, found, wholes)) for name, found in numbers.items()),
+    )
+
+
+def _of(number: int, whole: int) -> str:
+    return f"{number:,} ({percent(number / whole)})" if whole else f"{number:,}"
+
+
 def proof(run: Run) -> Proof | None:
     """The worst certificate in words, and all of them in a table; None without any."""
     removals = [removal for removal in run.removals if removal.certificate]
@@ -217,7 +276,7 @@ def proof(run: Run) -> Proof | None:
     )
 
 
-def _removal_row(removal: Shrinkage) -> tuple[str, ...]:
+def _removal_row(removal: RemovalRecord) -> tuple[str, ...]:
     certificate = removal.certificate
     assert certificate is not None  # noqa: S101 - others were left out
     return (

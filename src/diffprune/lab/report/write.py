@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from diffprune._core.files import write_text
 from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.report.frontier import Reference
 from diffprune.lab.runs.records import Run, read_runs
@@ -19,6 +20,7 @@ def write_report(
     *,
     references: Sequence[Reference] = (),
     measure: bool = True,
+    trust: bool = False,
 ) -> Path:
     """Write what runs asked for and what came out, as a page that needs nothing else.
 
@@ -29,7 +31,9 @@ def write_report(
         references: Networks of others on the same task, to show beside the runs where
             error stands against cost.
         measure: Whether to rebuild the networks and time them on this machine, where a
-            run says how. That runs the code of its task: not for runs of strangers.
+            run says how. That runs the code of its task.
+        trust: Whether to run that code even if it is outside the present folder, or
+            inside the run. Otherwise the page says that nothing was measured, and why.
 
     Returns:
         The file.
@@ -38,11 +42,11 @@ def write_report(
         ArgumentError: If there is no run, nothing in one yet, or nowhere to write.
         MissingPackageError: If altair is not installed.
     """
-    html = _html(_read_begun(runs), references, measure=measure)
+    html = _html(_read_begun(runs), references, measure=measure, trust=trust)
     path = Path(out)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(html, encoding="utf-8")
+        write_text(path, html)
     except OSError as error:
         raise ArgumentError(
             f"cannot write `{path}`: {error.strerror}. Name another file."
@@ -64,7 +68,7 @@ def _read_begun(folders: Sequence[str | os.PathLike[str]]) -> tuple[Run, ...]:
 
 
 def _html(
-    runs: Sequence[Run], references: Sequence[Reference], *, measure: bool
+    runs: Sequence[Run], references: Sequence[Reference], *, measure: bool, trust: bool
 ) -> str:
     for package in _PACKAGES:
         if find_spec(package) is None:
@@ -75,4 +79,4 @@ def _html(
     from diffprune.lab.report.assemble import compose  # noqa: PLC0415 - needs the packages
     from diffprune.lab.report.page import render  # noqa: PLC0415
 
-    return render(compose(runs, references, measure=measure))
+    return render(compose(runs, references, measure=measure, trust=trust))

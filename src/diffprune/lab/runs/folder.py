@@ -6,20 +6,23 @@ import json
 import platform
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, final
 
 import torch
+from filelock import FileLock, Timeout
 from torch import nn
 from torch.optim import Optimizer
 
+from diffprune import __version__
+from diffprune._core.files import write_text
 from diffprune._io import save_pruned
 from diffprune._io.checkpoint import load_checkpoint, save_checkpoint
-from diffprune._pruner import Pruner, Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune.errors import ArgumentError
 from diffprune.lab.runs import records
 from diffprune.lab.runs.records import Epoch, Outcome, read_json, read_lines
+from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.recipe import Recipe
 
 
@@ -35,7 +38,10 @@ class Folder:
     path: Path
 
     @classmethod
-    def open(cls, path: Path, recipe: Recipe, task: str | None = None) -> "Folder":
+    @contextlib.contextmanager
+    def open(
+        cls, path: Path, recipe: Recipe, task: str | None = None
+    ) -> Generator["Folder", None, None]:
         """Start a run, or return to one of the same recipe that was stopped.
 
         Args:
@@ -44,18 +50,20 @@ class Folder:
             task: How to find its task again, if there is a way.
 
         Raises:
-            ArgumentError: If the folder holds another run or a finished one, or cannot
-                be written.
+            ArgumentError: If the folder holds another run or a finished one, cannot be
+                written, or another process is writing into it.
         """
         with _said_plainly(path):
             path.mkdir(parents=True, exist_ok=True)
-            if _has_begun(path):
-                _check_same(path, recipe)
-            else:
-                _write_json(path / records.TASK, {"task": task})
-                _write_json(path / records.RECIPE, recipe.to_dict())
-                _write_json(path / records.ENVIRONMENT, _environment())
-        return cls(path)
+        with _locked(path):
+            with _said_plainly(path):
+                if _has_begun(path):
+                    _check_same(path, recipe)
+                else:
+                    _write_json(path / records.TASK, {"task": task})
+                    _write_json(path / records.RECIPE, recipe.to_dict())
+                    _write_json(path / records.ENVIRONMENT, _environment())
+            yield cls(path)
 
     @property
     def checkpoint(self) -> Path:
@@ -63,45 +71,70 @@ class Folder:
         return self.path / records.CHECKPOINT
 
     def save(
-        self, pruner: Pruner[Any], optimizer: Optimizer, progress: Mapping[str, Any]
+        self, pruner: Trainable, optimizer: Optimizer, progress: Mapping[str, Any]
     ) -> None:
         """Write a checkpoint over the last one."""
-        save_checkpoint(self.checkpoint, pruner, optimizer, extra=progress)
+        with _said_plainly(self.path):
+            save_checkpoint(self.checkpoint, pruner, optimizer, extra=progress)
 
-    def load(self, pruner: Pruner[Any], optimizer: Optimizer) -> dict[str, Any] | None:
+    def load(self, pruner: Trainable, optimizer: Optimizer) -> dict[str, Any] | None:
         """Continue from the checkpoint, if there is one; return what came with it."""
         if not self.checkpoint.exists():
             return None
         return load_checkpoint(self.checkpoint, pruner, optimizer)
 
-    def write_epoch(self, epoch: Epoch, removals: Iterable[Shrinkage]) -> None:
+    def write_epoch(self, epoch: Epoch, removals: Iterable[RemovalRecord]) -> None:
         """Add an epoch; later ones, of a run that was cut short, are dropped."""
         path = self.path / records.METRICS
         earlier = [line for line in read_lines(path) if line["number"] < epoch.number]
-        _write_lines(path, [*earlier, epoch.to_dict()])
-        self._write_removals(removals)
+        with _said_plainly(self.path):
+            _write_lines(path, [*earlier, epoch.to_dict()])
+            self._write_removals(removals)
 
-    def finish(self, model: nn.Module, pruner: Pruner[Any], outcome: Outcome) -> None:
+    def finish(self, model: nn.Module, pruner: Trainable, outcome: Outcome) -> None:
         """Write what is left of the model; the checkpoint is of no more use."""
-        self._write_removals(pruner.history)
-        (self.path / records.PLAN).write_text(pruner.plan.to_json(), encoding="utf-8")
-        save_pruned(model, self.path)
-        _write_json(self.path / records.SUMMARY, outcome.to_dict())
-        self.checkpoint.unlink(missing_ok=True)
+        with _said_plainly(self.path):
+            self._write_removals(pruner.history)
+            write_text(self.path / records.PLAN, pruner.plan.to_json())
+            save_pruned(model, self.path)
+            _write_json(self.path / records.SUMMARY, outcome.to_dict())
+            self.checkpoint.unlink(missing_ok=True)
 
-    def _write_removals(self, removals: Iterable[Shrinkage]) -> None:
+    def _write_removals(self, removals: Iterable[RemovalRecord]) -> None:
         lines = [removal.to_dict() for removal in removals]
         _write_lines(self.path / records.REMOVALS, lines)
 
 
 @contextlib.contextmanager
-def _said_plainly(path: Path) -> Generator[None, None, None]:
+def _locked(path: Path) -> Generator[None, None, None]:
+    """Keep other writers out; the lock ends with the process, however that ends."""
+    lock = FileLock(path / records.LOCK, timeout=0)
+    try:
+        with _said_plainly(path):
+            lock.acquire()
+    except Timeout as error:
+        raise ArgumentError(
+            f"another process is writing into `{path}`.\nWait until it has finished, "
+            "or name another directory with `--out`."
+        ) from error
     try:
         yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _said_plainly(path: Path) -> Generator[None, None, None]:
+    """Say what the disk refused; files are replaced whole, so earlier ones stay."""
+    try:
+        yield
+    except Timeout:
+        raise
     except OSError as error:
         raise ArgumentError(
-            f"cannot write into `{path}`: {error.strerror}.\n"
-            "Name another directory with `--out`, for instance `--out runs/mine`."
+            f"cannot write into `{path}`: {error.strerror or error}.\n"
+            "Name another directory with `--out`, for instance `--out runs/mine`; or "
+            "make room, and the same command continues."
         ) from error
 
 
@@ -135,7 +168,7 @@ def _environment() -> dict[str, Any]:
     return {
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "python": platform.python_version(),
-        "diffprune": version("diffprune"),
+        "diffprune": __version__,
         "torch": torch.__version__,
         "machine": f"{platform.system()} {platform.machine()}",
         "threads": torch.get_num_threads(),
@@ -146,15 +179,8 @@ def _environment() -> dict[str, Any]:
 
 
 def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    _replace(path, json.dumps(data, indent=2) + "\n")
+    write_text(path, json.dumps(data, indent=2) + "\n")
 
 
 def _write_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
-    _replace(path, "".join(json.dumps(line) + "\n" for line in lines))
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file completely or not at all."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_text(path, "".join(json.dumps(line) + "\n" for line in lines))

@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,8 +30,7 @@ def find_callable(spec: str) -> Callable[..., Any]:
         3.0
     """
     place, _, name = spec.rpartition(":")
-    is_file = place.endswith(".py") or os.sep in place or Path(place).is_file()
-    module = _run_file(Path(place)) if is_file else _import(place)
+    module = _run_file(Path(place)) if _is_file(place) else _import(place)
     found = getattr(module, name, None)
     if not callable(found):
         defined = [
@@ -42,6 +42,24 @@ def find_callable(spec: str) -> Callable[..., Any]:
             f"`{place}` has no function `{name}`; it has {listed(defined)}."
         )
     return found
+
+
+def code_of(spec: str) -> Path | None:
+    """Which file or package `find_callable` would run; None if there is none.
+
+    Args:
+        spec: `file.py:function` or `package.module:function`.
+    """
+    place, _, _ = spec.rpartition(":")
+    if _is_file(place):
+        return Path(place).resolve()
+    package = place.partition(".")[0]
+    found = PathFinder.find_spec(package, [str(Path.cwd()), *sys.path])
+    if found is None:
+        return None
+    folders = [*(found.submodule_search_locations or ())]
+    where = folders[0] if folders else found.origin
+    return None if where is None else Path(where).resolve()
 
 
 def spell(function: Callable[..., Any], folder: Path) -> str | None:
@@ -64,6 +82,10 @@ def spell(function: Callable[..., Any], folder: Path) -> str | None:
     if not file.is_file():
         return None
     return f"{Path(os.path.relpath(file, folder)).as_posix()}:{function.__name__}"
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or os.sep in place or Path(place).is_file()
 
 
 def _run_file(path: Path) -> ModuleType:

@@ -1,21 +1,25 @@
 """Make the models of a run again from its task and its saved weights."""
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+import diffprune
 from diffprune._io import load_pruned
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
-from diffprune.lab.runs.records import Run, read_run
+from diffprune.lab.runs.import_spec import code_of, find_callable
+from diffprune.lab.runs.records import INPUTS, Run, read_run
 from diffprune.lab.runs.tasks import load_task
-from diffprune.lab.training.task import MakeTask, Task
+from diffprune.lab.training.task import MakeTask
 
+_DIFFPRUNE: Final = Path(diffprune.__file__).resolve().parent
 _FEW: Final = 2
 """Examples that a model is traced with."""
 
@@ -35,12 +39,13 @@ class Models:
     inputs: Tensor
 
 
-def rebuild(folder: Path, task: str | None = None) -> Models:
+def rebuild(folder: Path, task: str | None = None, *, trust: bool = False) -> Models:
     """Make the models of a finished run again.
 
     Args:
         folder: Of the run.
         task: Where its task is written, if not where the run says.
+        trust: Whether to run code outside the present folder if the run names it.
 
     Raises:
         ArgumentError: If the run is unfinished or damaged, or its task unknown or not
@@ -52,56 +57,98 @@ def rebuild(folder: Path, task: str | None = None) -> Models:
             f"the run in `{folder}` is unfinished: it has {len(run.epochs)} of "
             f"{run.recipe.epochs} epochs.\nFinish it: `diffprune train {folder}`."
         )
-    made = _make_again(run, task_of(folder, task))
-    dense = _without_gates(made.model)
-    inputs, _ = next(iter(made.test))
+    model, inputs = make_model(run, task, trust=trust, is_dense=True)
+    dense = _without_gates(model)
     return Models(dense, _shrunk(folder, dense), inputs)
 
 
-def gated_model(folder: Path, task: str | None = None) -> nn.Module | None:
+def gated_model(
+    folder: Path, task: str | None = None, *, trust: bool = False
+) -> nn.Module | None:
     """Make the model of a run at full width, with its gates; None if it has none.
 
     Args:
         folder: Of the run.
         task: Where its task is written, if not where the run says.
+        trust: Whether to run code outside the present folder if the run names it.
     """
-    recipe = read_run(folder).recipe
-    if recipe.strength is None:
+    run = read_run(folder)
+    if run.is_dense:
         return None
+    model, inputs = make_model(run, task, trust=trust)
+    if not named_gates(model):
+        with torch.random.fork_rng():
+            Pruner(model, inputs[:_FEW], strength=0.0)
+    return model.eval()
+
+
+def make_model(
+    run: Run, task: str | None = None, *, trust: bool = False, is_dense: bool = False
+) -> tuple[nn.Module, Tensor]:
+    """Make the model of a run as it was at the start, and example inputs for it.
+
+    Args:
+        run: The run.
+        task: Where its task is written, if not where the run says.
+        trust: Whether to run code outside the present folder if the run names it.
+        is_dense: Whether to leave out gates that the task places, if it can.
+    """
+    recipe = run.recipe.as_dense() if is_dense else run.recipe
     with torch.random.fork_rng():
-        made = task_of(folder, task)(recipe)
+        torch.manual_seed(recipe.seed)
+        if (run.folder / INPUTS).exists():
+            model = find_callable(_trusted(run, task, trust=trust))()
+            return model, load_file(run.folder / INPUTS)["inputs"]
+        made = task_of(run.folder, task, trust=trust)(recipe)
         inputs, _ = next(iter(made.test))
-    if not named_gates(made.model):
-        gates: dict[str, Any] = {"gate": lambda group: recipe.gate.make(group.size)}
-        Pruner(made.model, inputs[:_FEW], strength=recipe.strength, **gates)
-    return made.model.eval()
+        return made.model, inputs
 
 
-def task_of(folder: Path, task: str | None = None) -> MakeTask:
-    """Find the task of a run.
+def task_of(folder: Path, task: str | None = None, *, trust: bool = False) -> MakeTask:
+    """Find the task of a run; this runs the file that it is written in.
+
+    Args:
+        folder: Of the run.
+        task: Where its task is written, if not where the run says.
+        trust: Whether to run a file that the run names, wherever it is.
 
     Raises:
-        ArgumentError: If the run does not say where it is.
+        ArgumentError: If the run does not say where its task is, or names code outside
+            the present folder and is not trusted.
         UnknownNameError: If it is not there any more.
     """
-    return load_task(task or _whereabouts(folder))[0]
+    return load_task(_trusted(read_run(folder), task, trust=trust))[0]
 
 
-def _whereabouts(folder: Path) -> str:
-    where = read_run(folder).task
-    if where is None:
+def _trusted(run: Run, task: str | None, *, trust: bool) -> str:
+    """Where the task of a run is, if the code there may be run."""
+    if task is not None:
+        return task
+    if run.task is None:
         raise ArgumentError(
-            f"the run in `{folder}` does not say where its task is written.\n"
+            f"the run in `{run.folder}` does not say where its task is written.\n"
             "Add `--task file.py:function`."
         )
-    return str(folder / where) if ".py:" in where else where
+    where = str(run.folder / run.task) if ".py:" in run.task else run.task
+    if not trust:
+        _check_ours(run.folder, where)
+    return where
 
 
-def _make_again(run: Run, make_task: MakeTask) -> Task:
-    """As at the start of the run, but without gates where the task can do without."""
-    with torch.random.fork_rng():
-        torch.manual_seed(run.recipe.seed)
-        return make_task(replace(run.recipe, strength=None))
+def _check_ours(folder: Path, where: str) -> None:
+    """Refuse to run code that may have come with the run, or from anywhere."""
+    code = code_of(where)
+    if code is None or code.is_relative_to(_DIFFPRUNE):
+        return
+    is_near = code.is_relative_to(Path.cwd().resolve())
+    if is_near and not code.is_relative_to(folder.resolve()):
+        return
+    raise ArgumentError(
+        f"the run in `{folder}` asks to run `{code}`, which is "
+        f"{'inside that run' if is_near else 'not in the present folder'}.\n"
+        "If you trust it, add `--trust`; or say where the task is, with "
+        "`--task file.py:function`."
+    )
 
 
 def _without_gates(model: nn.Module) -> nn.Module:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from diffprune._pruner import Shrinkage
+from diffprune._pruner import RemovalRecord
 from diffprune._surgery.compare import Certificate
 from diffprune.errors import ArgumentError
 from diffprune.lab.training.recipe import Recipe
@@ -22,6 +22,8 @@ SUMMARY: Final = "summary.json"
 PLAN: Final = "plan.json"
 WEIGHTS: Final = "model.safetensors"
 CHECKPOINT: Final = "checkpoint.pt"
+INPUTS: Final = "inputs.safetensors"
+LOCK: Final = ".lock"
 
 Widths = Mapping[str, int]
 
@@ -33,7 +35,7 @@ class Epoch:
     Attributes:
         number: Counted from one.
         loss: Mean over the batches, without the penalty.
-        train_error: Of the training batches, as they were seen.
+        train_error: Of the training batches, as they were seen, if it was recorded.
         validation_error: After the epoch, if there is validation data.
         test_error: After the epoch; nothing is chosen with it.
         raw: Open units of every gate.
@@ -47,11 +49,12 @@ class Epoch:
         steps: Of the optimizer; zero in records that do not say.
         processor_seconds: What the processor gave to training, all threads together:
             where a machine is shared, it tells more than `seconds`.
+        test_examples: That the test error is a mean of; zero where it is not known.
     """
 
     number: int
     loss: float
-    train_error: float
+    train_error: float | None
     validation_error: float | None
     test_error: float
     raw: Widths
@@ -64,6 +67,7 @@ class Epoch:
     prob_open: Mapping[str, list[float]]
     steps: int = 0
     processor_seconds: float = 0.0
+    test_examples: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -82,6 +86,7 @@ class Outcome:
         validation_error: If there is validation data.
         test_error: Of the network as it was saved.
         seconds: Training alone, all epochs.
+        test_examples: That the test error is a mean of; zero where it is not known.
     """
 
     raw: Widths
@@ -91,6 +96,7 @@ class Outcome:
     validation_error: float | None
     test_error: float
     seconds: float
+    test_examples: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -111,7 +117,8 @@ class Run:
         removals: What was removed, with a certificate each.
         outcome: The network that came out; None while the run is unfinished.
         task: Where the task is written, as `find_callable` reads it, seen from the
-            folder; None if it was made on the fly.
+            folder; None if it was made on the fly. Of a run that `record` wrote, where
+            the function is that makes the model.
     """
 
     folder: Path
@@ -119,7 +126,7 @@ class Run:
     recipe: Recipe
     environment: Mapping[str, Any]
     epochs: tuple[Epoch, ...]
-    removals: tuple[Shrinkage, ...]
+    removals: tuple[RemovalRecord, ...]
     outcome: Outcome | None
     task: str | None = None
 
@@ -131,7 +138,7 @@ class Run:
     @property
     def is_dense(self) -> bool:
         """Whether it was trained without gates."""
-        return self.recipe.strength is None
+        return self.recipe.is_dense
 
     def worst_certificate(self) -> Certificate | None:
         """The largest change of an output by any removal; None without removals."""
@@ -210,7 +217,7 @@ def _read(folder: Path) -> Run:
         recipe=Recipe.from_dict(read_json(folder / RECIPE)),
         environment=read_json(folder / ENVIRONMENT),
         epochs=tuple(Epoch(**line) for line in read_lines(folder / METRICS)),
-        removals=tuple(map(Shrinkage.from_dict, read_lines(folder / REMOVALS))),
+        removals=tuple(map(RemovalRecord.from_dict, read_lines(folder / REMOVALS))),
         outcome=None if outcome is None else Outcome(**outcome),
         task=read_json(folder / TASK)["task"] if (folder / TASK).exists() else None,
     )

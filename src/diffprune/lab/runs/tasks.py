@@ -15,6 +15,8 @@ from diffprune.lab.runs.records import read_run
 from diffprune.lab.training.recipe import MakeRecipe, Recipe
 from diffprune.lab.training.task import MakeTask
 
+GATE_LR: Final = 1e-2
+
 BUILTIN: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "digits": (digits_task, digits_recipe),
 }
@@ -78,5 +80,7 @@ def load_recipe(name: str) -> MakeRecipe:
 
 
 def _plain_recipe(name: str, seed: int) -> Recipe:
-    """For a task without one of its own: enough to see something leave."""
-    return Recipe(name=name, epochs=10, strength=1e-4, gate_lr=1e-2, seed=seed)
+    """For a task without a recipe: half of the multiply-adds, in ten epochs."""
+    return Recipe(
+        name=name, epochs=10, budget={"macs": 0.5}, gate_lr=GATE_LR, seed=seed
+    )

@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from diffprune._budget import Budget
 from diffprune._budget.budget import absolute
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.lab.training.recipe import Recipe
+from diffprune.lab.training.recipe import COSTS, Recipe
 
-LIMITS: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
+_NOT_VARIED: Final = {"name", "budget", "gate", "pruner"}
 
 
 @dataclass(frozen=True)
@@ -79,13 +78,18 @@ def _number(text: str) -> float | str:
 
 
 def _varied(recipe: Recipe, name: str, value: float | str) -> Recipe:
-    numbers = [f.name for f in fields(Recipe) if f.name not in {"name", "gate"}]
-    if name in LIMITS:
+    numbers = [
+        f.name
+        for f in fields(Recipe)
+        if f.name not in {"name", "budget", "gate", "pruner"}
+    ]
+    if name in COSTS:
         absolute(value, 1.0, name)  # raises, before anything is trained
-        return replace(recipe, budget={name: value})
+        return replace(recipe, budget={name: value}, strength=None)
     if name not in numbers:
         raise UnknownNameError(
-            f"a sweep cannot vary `{name}`; there are {', '.join(LIMITS)} of a budget "
+            f"a sweep cannot vary `{name}`; there are {', '.join(COSTS)} of a budget "
             f"and {', '.join(numbers)} of a recipe."
         )
-    return replace(recipe, **{name: value})
+    pressure = {"budget": None} if name == "strength" else {}
+    return replace(recipe, **pressure, **{name: value})

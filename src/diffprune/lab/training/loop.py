@@ -1,10 +1,14 @@
-"""The one training loop; top to bottom, this is all that happens in a run."""
+"""The training loop: from a task and a recipe to a small model and a run folder.
 
+Read `train` from top to bottom: that is all that happens in a run.
+"""
+
+import math
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +17,16 @@ from torch.optim import Optimizer
 
 from diffprune._budget import Budget
 from diffprune._pruner import Pruner
+from diffprune.errors import ArgumentError
+from diffprune.gates import Gate
 from diffprune.gates.penalty import named_gates
 from diffprune.lab.runs.folder import Folder
 from diffprune.lab.runs.import_spec import spell
 from diffprune.lab.runs.records import Epoch
 from diffprune.lab.training.metrics import measure_epoch, measure_outcome, open_units
-from diffprune.lab.training.no_pruning import Unpruned
+from diffprune.lab.training.no_pruning import NoPruning, Trainable
 from diffprune.lab.training.progress import Progress, Stopwatch
-from diffprune.lab.training.recipe import Recipe
+from diffprune.lab.training.recipe import Recipe, check_recipe
 from diffprune.lab.training.signals import Interruption
 from diffprune.lab.training.task import MakeTask, Task, check_task
 
@@ -41,20 +47,29 @@ def train(
     """Train a model while it shrinks, and return what is left: plain and small.
 
     Interrupt it, and the same call continues where it stopped, with the same result.
+    Modules that the task has put in eval mode stay in it, unless the whole model is.
 
     Args:
         make_task: From the recipe to model and data; called once the seed is set.
         recipe: The numbers of the run.
-        out: Folder for the records; `read_run` reads them.
+        out: Folder for the records; `read_run` reads them. One process at a time may
+            write into it.
         device: Where to train.
         on_epoch: Called with the record of every epoch.
 
     Raises:
-        ArgumentError: If `out` holds another run, or this one, finished.
-        KeyboardInterrupt: After Ctrl-C, once the checkpoint is written.
+        ArgumentError: If `out` holds another run, or this one, finished, or another
+            process is writing into it, or the loss becomes infinite or NaN.
+        KeyboardInterrupt: After Ctrl-C, once the checkpoint is written. Outside the
+            main thread no signal is heard, and training goes on.
     """
-    folder = Folder.open(Path(out), recipe, spell(make_task, Path(out)))
-    with _seeded(recipe.seed), Interruption() as interruption:
+    check_recipe(recipe)
+    spec = spell(make_task, Path(out))
+    with (
+        Folder.open(Path(out), recipe, spec) as folder,
+        _seeded(recipe.seed),
+        Interruption() as interruption,
+    ):
         task = make_task(recipe)
         check_task(task)
         pruner = _make_pruner(task, recipe, device)
@@ -67,6 +82,7 @@ def train(
                 watch = Stopwatch()
                 batch = inputs.to(device), targets.to(device)
                 loss, errors = _step_(task, recipe, pruner, optimizer, batch)
+                _check_finite(loss, progress, folder)
                 progress.add(loss, errors, watch)
                 if interruption.is_requested:
                     folder.save(pruner, optimizer, progress.to_dict())
@@ -87,13 +103,13 @@ def train(
 def _step_(
     task: Task,
     recipe: Recipe,
-    pruner: Pruner[Any],
+    pruner: Trainable,
     optimizer: Optimizer,
     batch: tuple[Tensor, Tensor],
 ) -> tuple[Tensor, Tensor]:
     """One step of optimization, with removal when it is due: the loss, the errors."""
     inputs, targets = batch
-    model = pruner.model.train()
+    model = pruner.model
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=recipe.amp):
         outputs = model(inputs)
         loss = task.loss(outputs, targets)
@@ -106,22 +122,30 @@ def _step_(
     return loss.detach(), task.error(outputs.detach(), targets)
 
 
-def _make_pruner(task: Task, recipe: Recipe, device: str) -> Pruner[Any]:
+def _check_finite(loss: Tensor, progress: Progress, folder: Folder) -> None:
+    if math.isfinite(loss):
+        return
+    since = "from the end of the epoch before" if progress.epoch else "from the start"
+    raise ArgumentError(
+        f"the loss became {float(loss)} in epoch {progress.epoch + 1}, batch "
+        f"{progress.batches + 1}.\nThe run in `{folder.path}` can go on {since}; it "
+        "would come to the same. Start another one with a smaller `lr`, or with "
+        "`clip_norm`."
+    )
+
+
+def _make_pruner(task: Task, recipe: Recipe, device: str) -> Trainable:
     inputs, _ = next(iter(task.test))
     model, examples = task.model.to(device), inputs[:NUM_EXAMPLES].to(device)
-    if recipe.strength is None:
-        # It has what training asks of a pruner, and no more.
-        return cast("Pruner[Any]", Unpruned(model, examples))
-    every = recipe.remove_every
-    made: dict[str, Any] = {"gate": lambda group: recipe.gate.make(group.size)}
-    return Pruner(
-        model,
-        examples,
-        **_pressure(recipe, steps=recipe.epochs * len(task.train)),
-        schedule=_never if every is None else every,
-        reopen=recipe.reopen,
-        **({} if named_gates(model) else made),
-    )
+    if not model.training:
+        model.train()
+    if recipe.is_dense:
+        return NoPruning(model, examples)
+    options = dict(recipe.pruner)
+    if recipe.gate and not named_gates(model):
+        options["gate"] = lambda group: Gate(group.size, **recipe.gate)
+    steps = recipe.epochs * len(task.train)
+    return Pruner(model, examples, **_pressure(recipe, steps), **options)
 
 
 def _pressure(recipe: Recipe, steps: int) -> dict[str, Any]:
@@ -131,12 +155,7 @@ def _pressure(recipe: Recipe, steps: int) -> dict[str, Any]:
     return {"budget": Budget(**limits, steps=steps)}
 
 
-def _never(step: int) -> bool:
-    del step
-    return False
-
-
-def _make_optimizer(task: Task, recipe: Recipe, pruner: Pruner[Any]) -> Optimizer:
+def _make_optimizer(task: Task, recipe: Recipe, pruner: Trainable) -> Optimizer:
     groups = pruner.parameter_groups(
         lr=recipe.lr, gate_lr=recipe.gate_lr, weight_decay=recipe.weight_decay
     )

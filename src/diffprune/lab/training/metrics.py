@@ -1,45 +1,53 @@
 """Measure a model in training: errors, widths and costs, per epoch and at the end."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from diffprune._pruner import Pruner
-from diffprune.gates import Gate
+from diffprune._graph.trace import mode
+from diffprune.gates import Gate, GateLike
 from diffprune.lab.runs.records import Epoch, Outcome, Widths
+from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.progress import Progress
 from diffprune.lab.training.task import Loader, Task
 
 
+class ErrorRate(NamedTuple):
+    """A mean error in percent, and of how many examples."""
+
+    percent: float
+    examples: int
+
+
 @torch.no_grad()
-def error_rate(model: nn.Module, task: Task, loader: Loader) -> float:
-    """Mean error over all examples, in percent."""
+def error_rate(model: nn.Module, task: Task, loader: Loader) -> ErrorRate:
+    """Mean error over all examples, in eval mode."""
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
-    errors = [
-        task.error(model(inputs.to(device)), targets.to(device))
-        for inputs, targets in loader
-    ]
-    model.train(was_training)
-    return 100 * torch.cat(errors).mean(dtype=torch.float64).item()
+    with mode(model, training=False):
+        errors = torch.cat(
+            [
+                task.error(model(inputs.to(device)), targets.to(device))
+                for inputs, targets in loader
+            ]
+        )
+    return ErrorRate(100 * errors.mean(dtype=torch.float64).item(), len(errors))
 
 
 def measure_epoch(
-    pruner: Pruner[Any], task: Task, progress: Progress, *, lr: float
+    pruner: Trainable, task: Task, progress: Progress, *, lr: float
 ) -> Epoch:
     """Everything there is to know after the last batch of an epoch."""
-    shape, gates = pruner.shape(), pruner.gates
+    shape = pruner.shape()
     macs = shape.macs // num_examples(pruner)
+    test = error_rate(pruner.model, task, task.test)
     return Epoch(
         number=progress.epoch + 1,
         loss=progress.loss / progress.batches,
         train_error=100 * progress.error / progress.examples,
         validation_error=_validation_error(pruner.model, task),
-        test_error=error_rate(pruner.model, task, task.test),
-        raw=open_units(pruner),
-        effective={name: _num_connected(gate) for name, gate in gates.items()},
+        test_error=test.percent,
         parameters=shape.parameters,
         macs=macs,
         # Gradients of inputs and of weights cost as much as the outputs, each.
@@ -48,45 +56,85 @@ def measure_epoch(
         processor_seconds=round(progress.processor_seconds, 3),
         steps=progress.batches,
         lr=lr,
-        prob_open={name: _rounded(gate.prob_open()) for name, gate in gates.items()},
+        test_examples=test.examples,
+        **gate_numbers(pruner),
     )
 
 
 def measure_outcome(
-    pruner: Pruner[Any], task: Task, raw: Widths, *, seconds: float
+    pruner: Trainable, task: Task, raw: Widths, *, seconds: float
 ) -> Outcome:
     """What a finalized pruner leaves; `raw` are the units that were open before."""
+    test = error_rate(pruner.model, task, task.test)
+    return make_outcome(
+        pruner,
+        raw,
+        test,
+        validation_error=_validation_error(pruner.model, task),
+        seconds=seconds,
+    )
+
+
+def make_outcome(
+    pruner: Trainable,
+    raw: Widths,
+    test: ErrorRate,
+    *,
+    validation_error: float | None,
+    seconds: float,
+) -> Outcome:
+    """What a finalized pruner leaves, with errors that were measured elsewhere."""
     left = pruner.history[-1] if pruner.history else pruner.dense
     return Outcome(
         raw=raw,
         effective=left.units,
         parameters=left.parameters,
         macs=left.macs // num_examples(pruner),
-        validation_error=_validation_error(pruner.model, task),
-        test_error=error_rate(pruner.model, task, task.test),
+        validation_error=validation_error,
+        test_error=test.percent,
         seconds=round(seconds, 1),
+        test_examples=test.examples,
     )
 
 
-def open_units(pruner: Pruner[Any]) -> dict[str, int]:
+def open_units(pruner: Trainable) -> dict[str, int]:
     """Open units of every gate."""
     return {name: int(gate.is_open().sum()) for name, gate in pruner.gates.items()}
 
 
-def num_examples(pruner: Pruner[Any]) -> int:
+def gate_numbers(pruner: Trainable) -> dict[str, Any]:
+    """What the record of an epoch says about every gate."""
+    gates = pruner.gates
+    return {
+        "raw": open_units(pruner),
+        "effective": {name: _num_connected(gate) for name, gate in gates.items()},
+        "prob_open": {
+            name: _rounded(gate.prob_open())
+            for name, gate in gates.items()
+            if isinstance(gate, Gate)
+        },
+    }
+
+
+def num_examples(pruner: Trainable) -> int:
     """Examples in the batch that multiply-adds are counted for."""
     inputs = pruner.example_inputs
-    assert isinstance(inputs, Tensor)  # noqa: S101 - the loop made it
-    return len(inputs)
+    if isinstance(inputs, Tensor):
+        return len(inputs)
+    values = inputs.values() if isinstance(inputs, Mapping) else inputs
+    return next(len(value) for value in values if isinstance(value, Tensor))
 
 
 def _validation_error(model: nn.Module, task: Task) -> float | None:
-    return None if task.validation is None else error_rate(model, task, task.validation)
+    if task.validation is None:
+        return None
+    return error_rate(model, task, task.validation).percent
 
 
-def _num_connected(gate: Gate) -> int:
+def _num_connected(gate: GateLike) -> int:
     is_open = gate.is_open()
-    return int((is_open if gate.present is None else is_open[gate.present]).sum())
+    index = gate.index if isinstance(gate, Gate) else None
+    return int((is_open if index is None or index.ndim > 1 else is_open[index]).sum())
 
 
 def _rounded(values: Tensor) -> list[float]:

@@ -1,7 +1,7 @@
-"""Train a model as it is, where the loop expects a pruner."""
+"""What the loop asks of a pruner (`Trainable`), and one that prunes nothing."""
 
-from collections.abc import Mapping
-from typing import Any, final
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, final
 
 import torch
 from torch import Tensor, nn
@@ -9,15 +9,84 @@ from torch.optim import Optimizer
 from torch.utils.flop_counter import FlopCounterMode
 
 from diffprune._core.types import Float
-from diffprune._pruner import Shrinkage
+from diffprune._graph.trace import ExampleInputs, mode
+from diffprune._pruner import RemovalRecord
 from diffprune._surgery import Plan
-from diffprune.gates import Gate
+from diffprune.gates import GateLike
 from diffprune.gates.penalty import parameter_groups
 
 
+class Trainable(Protocol):
+    """A model with what its training needs: a `Pruner`, or `NoPruning`."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model, as small as it is by now."""
+        ...
+
+    @property
+    def gates(self) -> Mapping[str, GateLike]:
+        """The gates, by name."""
+        ...
+
+    @property
+    def plan(self) -> Plan:
+        """All removals so far, as one."""
+        ...
+
+    @property
+    def history(self) -> Sequence[RemovalRecord]:
+        """All removals so far, one after the other."""
+        ...
+
+    @property
+    def dense(self) -> RemovalRecord:
+        """What there was before the first removal."""
+        ...
+
+    @property
+    def example_inputs(self) -> ExampleInputs:
+        """What costs are counted for."""
+        ...
+
+    def parameter_groups(
+        self,
+        *,
+        lr: float | None = None,
+        gate_lr: float | None = None,
+        weight_decay: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """Optimizer groups in which gates are never decayed."""
+        ...
+
+    def penalty(self) -> Tensor:
+        """What open units cost."""
+        ...
+
+    def step(self, *optimizers: Optimizer) -> object:
+        """Remove closed units when it is time to."""
+        ...
+
+    def shape(self) -> RemovalRecord:
+        """What is left of the model now."""
+        ...
+
+    def finalize(self) -> nn.Module:
+        """Remove all closed units, fold the gates away, and hand the model back."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint needs beside the tensors of the model."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
+        """Cut a fresh model to the shapes of a checkpoint."""
+        ...
+
+
 @final
-class Unpruned:
-    """The part of a `Pruner` that training uses, for a model without gates.
+class NoPruning:
+    """Trains a model as it is: no gates, no penalty, no removal.
 
     Args:
         model: The model.
@@ -27,8 +96,8 @@ class Unpruned:
     def __init__(self, model: nn.Module, example_inputs: Tensor) -> None:
         self.model = model
         self.plan = Plan({}, {}, {})
-        self.history: list[Shrinkage] = []
-        self.gates: dict[str, Gate] = {}
+        self.history: list[RemovalRecord] = []
+        self.gates: dict[str, GateLike] = {}
         self.steps = 0
         self.example_inputs = example_inputs
         self._macs = _count_macs(model, example_inputs)
@@ -39,29 +108,26 @@ class Unpruned:
         *,
         lr: float | None = None,
         gate_lr: float | None = None,
-        weight_decay: float = 0.0,
+        weight_decay: float | None = None,
     ) -> list[dict[str, Any]]:
-        """Optimizer groups: the parameters, and no gates."""
+        """One optimizer group: all parameters."""
         return parameter_groups(
             self.model, lr=lr, gate_lr=gate_lr, weight_decay=weight_decay
         )[:1]
 
     def penalty(self) -> Float[Tensor, ""]:
-        """Nothing is penalised."""
+        """Zero."""
         return torch.zeros(())
 
-    def step(self, optimizer: Optimizer) -> None:
-        """Nothing is removed."""
-        del optimizer
+    def step(self, *optimizers: Optimizer) -> None:
+        """Count a step."""
+        del optimizers
         self.steps += 1
 
-    def remove_closed_(self, *optimizers: Optimizer) -> None:
-        """Nothing is closed."""
-
-    def shape(self) -> Shrinkage:
+    def shape(self) -> RemovalRecord:
         """What there is."""
         size = sum(parameter.numel() for parameter in self.model.parameters())
-        return Shrinkage(self.steps, {}, size, self._macs)
+        return RemovalRecord(self.steps, {}, size, self._macs)
 
     def finalize(self) -> nn.Module:
         """The model, as it is."""
@@ -80,8 +146,6 @@ class Unpruned:
 @torch.no_grad()
 def _count_macs(model: nn.Module, example_inputs: Tensor) -> int:
     counter = FlopCounterMode(display=False)
-    was_training = model.training
-    with counter:
-        model.eval()(example_inputs)
-    model.train(was_training)
+    with counter, mode(model, training=False):
+        model(example_inputs)
     return counter.get_total_flops() // 2

@@ -4,31 +4,32 @@ A recipe is returned by a function, varied with `dataclasses.replace`, and print
 compared and written as JSON.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Final, Literal
 
-from diffprune.errors import ArgumentError
-from diffprune.gates import Gate
+from diffprune._budget import Budget
+from diffprune._pruner import Pruner
+from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab.formatting import listed
 
+COSTS: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
+"""What a budget can limit."""
 
-@dataclass(frozen=True, kw_only=True)
-class GateSettings:
-    """What the gates of a run have in common; see `Gate` for the meaning of each."""
-
-    u: Literal["sigmoid", "softmax"] = "sigmoid"
-    sigma: float = 1.0
-    dropout: float | None = None
-
-    def make(self, size: int) -> Gate:
-        """A gate for so many units."""
-        return Gate(size, u=self.u, sigma=self.sigma, dropout=self.dropout)
+_GIVEN_OTHERWISE: Final = {
+    "model", "example_inputs", "strength", "budget", "gate", "rules", "on_removal",
+    "on_budget",
+}  # fmt: skip
+"""Arguments of `Pruner` that the loop gives, or that JSON cannot hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """The numbers of a run.
+
+    With neither a strength nor a budget the model is trained as it is, without gates.
 
     Attributes:
         name: What tables and folders call it.
@@ -39,22 +40,25 @@ class Recipe:
         weight_decay: For everything but gates.
         decay: How learning rates fall: not at all, along a half cosine to zero, or by
             `decay_factor` after each of the epochs `decay_after`.
+        decay_after: For `decay="steps"`.
+        decay_factor: For `decay="steps"`.
         clip_norm: Longer gradients are cut to this length.
         amp: Whether forward passes run in bfloat16 where that is safe; faster on
             devices made for it.
-        gate: What the gates are like.
-        strength: How hard open units are pushed to close, see `Pruner`; None trains the
-            model as it is, without gates.
-        budget: What the model may cost in the end, as arguments of `Budget`; it finds
-            its own strengths and looks for closed units when it has to.
-        remove_every: Steps between two looks for closed units; None keeps them all in
-            the network until the end.
-        reopen: Units that may open again with at least this probability stay.
+        strength: How hard open units are pushed to close, by name pattern or for all;
+            see `Pruner`.
+        budget: What the model may cost in the end, instead of a strength: arguments of
+            `Budget` but for the steps, such as `{"macs": 0.3}`.
+        gate: What the gates are like: arguments of `Gate`, such as `{"u": "softmax"}`.
+        pruner: Any other arguments of `Pruner`, such as `{"round_to": 8}`.
         seed: Equal seeds give equal runs, on one machine and number of threads.
 
     Examples:
-        >>> Recipe(name="short", epochs=2, decay="cosine").lr_factor(1)
+        >>> recipe = Recipe(name="a", epochs=2, decay="cosine", budget={"macs": 0.3})
+        >>> recipe.lr_factor(1)
         0.5
+        >>> recipe.as_dense().is_dense
+        True
     """
 
     name: str
@@ -68,11 +72,10 @@ class Recipe:
     decay_factor: float = 0.2
     clip_norm: float | None = None
     amp: bool = False
-    gate: GateSettings = field(default_factory=GateSettings)
-    strength: float | Mapping[str, float] | None = 1e-5
+    strength: float | Mapping[str, float] | None = None
     budget: Mapping[str, float | str] | None = None
-    remove_every: int | None = 100
-    reopen: float = 0.05
+    gate: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    pruner: Mapping[str, Any] = field(default_factory=dict[str, Any])
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -85,11 +88,25 @@ class Recipe:
             raise ArgumentError(
                 f"batch_size must be at least 1, got {self.batch_size}."
             )
+        if self.strength is not None and self.budget is not None:
+            raise ArgumentError(
+                "a budget finds its own strength: give a recipe `strength=` or "
+                "`budget=`, not both."
+            )
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the model is trained as it is, without gates."""
+        return self.strength is None and self.budget is None
 
     @property
     def folder_name(self) -> str:
         """What the folder of a run is called by default."""
         return f"{self.name}-seed{self.seed}"
+
+    def as_dense(self) -> "Recipe":
+        """The same without gates, to compare with."""
+        return replace(self, strength=None, budget=None)
 
     def lr_factor(self, epoch: int) -> float:
         """What learning rates are multiplied by, `epoch` epochs after the start."""
@@ -107,12 +124,38 @@ class Recipe:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Recipe":
         """Read what `to_dict` wrote, also by way of JSON."""
-        nested: dict[str, Any] = {
-            "gate": GateSettings(**data["gate"]),
-            "decay_after": tuple(data["decay_after"]),
-        }
-        return cls(**{**data, **nested})
+        tuples: dict[str, Any] = {"decay_after": tuple(data["decay_after"])}
+        return cls(**{**data, **tuples})
 
 
 MakeRecipe = Callable[[int], Recipe]
 """From a seed to a recipe."""
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse what `Budget` or `Pruner` would refuse, before anything is made.
+
+    Reading a recipe does not check this: records outlive the names of options.
+
+    Raises:
+        ArgumentError: If an amount of the budget cannot be right.
+        UnknownNameError: If there is no such cost or option; it lists those there are.
+    """
+    for name in recipe.budget or ():
+        if name not in COSTS:
+            raise UnknownNameError(
+                f"a budget cannot limit `{name}`; there are {listed(COSTS)}."
+            )
+    if recipe.budget is not None:
+        Budget(**dict[str, Any](recipe.budget))
+    known = [
+        name
+        for name in inspect.signature(Pruner).parameters
+        if name not in _GIVEN_OTHERWISE
+    ]
+    for name in recipe.pruner:
+        if name not in known:
+            raise UnknownNameError(
+                f"a recipe's `pruner` has no option `{name}`; there are "
+                f"{listed(known)}."
+            )

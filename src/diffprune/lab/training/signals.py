@@ -1,6 +1,7 @@
 """Note Ctrl-C instead of obeying it, until it does no harm."""
 
 import signal
+import threading
 from types import FrameType
 from typing import Any, final
 
@@ -12,7 +13,8 @@ class Interruption:
     """Notes the first Ctrl-C (or `kill`) instead of obeying it; the second is obeyed.
 
     In the middle of an optimizer step half the parameters are new and half are old:
-    nothing that should be saved. Use as a context manager in the main thread.
+    nothing that should be saved. Use it as a context manager. Python lets only the main
+    thread listen to signals; in any other thread none is noted.
     """
 
     def __init__(self) -> None:
@@ -20,9 +22,10 @@ class Interruption:
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interruption":
-        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
-        for number in _SIGNALS:
-            signal.signal(number, self._note)
+        if threading.current_thread() is threading.main_thread():
+            self._before = {number: signal.getsignal(number) for number in _SIGNALS}
+            for number in _SIGNALS:
+                signal.signal(number, self._note)
         return self
 
     def __exit__(self, *_: object) -> None:

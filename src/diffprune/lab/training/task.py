@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.optim import Adam, Optimizer
 
 from diffprune._core.types import Float, Int
 from diffprune.errors import ArgumentError
+from diffprune.gates import Gate
 from diffprune.lab.training.recipe import Recipe
 
 
@@ -75,4 +77,4 @@ def check_task(made: object) -> None:
 
 def gate_of(recipe: Recipe) -> Callable[[int], nn.Module]:
     """What makes the gates of a model that places them itself: none for dense runs."""
-    return nn.Identity if recipe.strength is None else recipe.gate.make
+    return nn.Identity if recipe.is_dense else partial(Gate, **recipe.gate)

@@ -1,0 +1,342 @@
+"""The command line of the paper: `python -m paper --help`.
+
+Without `--run`, every command prints what is on record and takes seconds. With it, it
+trains first, keeps a record, and says where.
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+from rich.table import Table
+
+from diffprune.errors import UnknownNameError
+from diffprune.lab import Run
+from diffprune.lab.cli.options import AsJson, RunFolders
+from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
+from diffprune.lab.cli.run_jobs import Job, result, run_job
+from diffprune.lab.formatting import listed
+from diffprune.lab.report import write_report
+from diffprune.lab.training.task import MakeTask
+from paper import frontier as front, recipes as r, step_times as times
+from paper.ablations import live_removal, sigma, zeta
+from paper.data.download import DATA_VARIABLE
+from paper.published import lenet5_on_mnist
+from paper.records import (
+    RESULTS,
+    copy_record,
+    read_figures,
+    read_records,
+    write_figures,
+)
+from paper.tables.lenet5_table import lenet5_table
+from paper.tables.wide_resnet_table import wide_resnet_table
+
+ValueT = TypeVar("ValueT")
+
+app: Final = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False
+)
+
+ABLATIONS: Final = {"sigma": sigma, "zeta": zeta, "live_removal": live_removal}
+STEPS: Final = {"wrn-28-10": "wrn/step.json", "wrn-10-1": "wrn/epochs.json"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A table of the paper.
+
+    Attributes:
+        task: What is trained for it.
+        recipes: With which numbers, by seed; what takes longest comes last.
+        table: From our runs to the table, next to what the paper says.
+    """
+
+    task: MakeTask
+    recipes: tuple[r.MakeRecipe, ...]
+    table: Callable[[Sequence[Run]], Table]
+
+
+EXPERIMENTS: Final[Mapping[str, Experiment]] = {
+    "lenet5": Experiment(
+        task=r.lenet5_mnist,
+        recipes=(
+            r.table1_sigmoid, r.table1_softmax, r.table1_dense, r.table1_sigmoid_kept,
+        ),
+        table=lenet5_table,
+    ),
+    "wrn": Experiment(
+        task=r.small_wrn_cifar10,
+        recipes=(r.small_wrn_high, r.small_wrn_low, r.small_wrn_dense),
+        table=wide_resnet_table,
+    ),
+}  # fmt: skip
+
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder of MNIST and CIFAR-10; else they are fetched into the cache."
+    ),
+]
+DoRun = Annotated[
+    bool, typer.Option("--run", help="Train or measure first, and keep a record.")
+]
+Seeds = Annotated[int, typer.Option(help="With --run: seeds 0, 1, and so on.")]
+Epochs = Annotated[
+    int | None, typer.Option(help="With --run: other than the paper's number.")
+]
+
+
+@app.callback(epilog=examples("python -m paper table lenet5"))
+def main() -> None:
+    """The paper's experiments, run again: tables, frontier, ablations, figures.
+
+    Without `--run`, a command prints what is on record under `paper/results`.
+    """
+
+
+@app.command(
+    epilog=examples(
+        "python -m paper train lenet5-digits  # a minute",
+        "python -m paper train lenet5-sigmoid --seed 1  # an hour or two",
+    )
+)
+def train(
+    name: Annotated[str, typer.Argument(help="A recipe, such as `lenet5-sigmoid`.")],
+    *,
+    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    epochs: Annotated[
+        int | None, typer.Option(help="Other than the recipe's number.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; else one in `runs`.")
+    ] = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Train one network of the paper; interrupted, the same command goes on.
+
+    An unknown name prints the names that there are.
+    """
+    _use(data_dir)
+    with said_plainly():
+        make_task, make_recipe = _named(r.TASKS, name)
+        recipe = make_recipe(seed)
+        recipe = replace(recipe, epochs=epochs or recipe.epochs)
+        folder = out or Path("runs") / recipe.folder_name
+        show(result(run_job(Job(make_task, recipe, folder))))
+
+
+@app.command(
+    epilog=examples(
+        "python -m paper table lenet5",
+        "python -m paper table wrn",
+        "python -m paper table lenet5 --run --seeds 3  # anew; for hours",
+    )
+)
+def table(
+    name: Annotated[
+        str, typer.Argument(help="`lenet5`: Table 1 of the paper; `wrn`: section 4.2.")
+    ],
+    *,
+    run: DoRun = False,
+    seeds: Seeds = 1,
+    epochs: Epochs = None,
+    results: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the records; else `paper/results/NAME`."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="With --run: folder of the runs.")] = Path(
+        "runs"
+    ),
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print a table of the paper next to our runs of it.
+
+    With --run, train what is missing first: hours on a processor. Interrupted, the same
+    command goes on. As JSON, our runs alone, one after the other.
+    """
+    _use(data_dir)
+    with said_plainly():
+        chosen = _named(EXPERIMENTS, name)
+        records = results or RESULTS / name
+        for seed in range(seeds if run else 0):
+            for make in chosen.recipes:
+                recipe = make(seed)
+                asked = replace(recipe, epochs=epochs or recipe.epochs)
+                _train_once(Job(chosen.task, asked, out / asked.folder_name))
+                copy_record(out / asked.folder_name, records / asked.folder_name)
+                say(f"Record written to {records / asked.folder_name}.")
+        runs = read_records(records)
+    if as_json:
+        show_json([run.to_dict() for run in runs])
+    else:
+        show(chosen.table(runs))
+
+
+@app.command(
+    epilog=examples(
+        "python -m paper frontier",
+        "python -m paper frontier --run --aim small --seeds 3  # for hours",
+    )
+)
+def frontier(
+    *,
+    run: DoRun = False,
+    aim: Annotated[
+        str, typer.Option(help="With --run: `small` or `medium`, how small.")
+    ] = "small",
+    seeds: Seeds = 1,
+    untaught: Annotated[
+        bool, typer.Option(help="With --run: train once more without a teacher, too.")
+    ] = False,
+    validate: Annotated[
+        bool,
+        typer.Option(
+            help="With --run: on 55,000 images, to choose on the other 5,000."
+        ),
+    ] = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Print how small LeNet-5 can be on MNIST and how wrong, beside what is published.
+
+    With --run, train dense, pruned and pruned again first: hours on a processor.
+    """
+    _use(data_dir)
+    with said_plainly():
+        _named(front.AIMS, aim)
+        if run and validate:
+            front.validate(aim)
+            say(f"Runs written to {front.RUNS / 'validated'}.")
+        for seed in range(seeds if run and not validate else 0):
+            front.train(aim, seed, untaught=untaught)
+            say(f"Records written to {front.RECORDS}.")
+        show(front.table(front.points(read_records(front.RECORDS))))
+
+
+@app.command(
+    epilog=examples(
+        "python -m paper ablation sigma",
+        "python -m paper ablation live_removal --run  # some minutes",
+    )
+)
+def ablation(
+    name: Annotated[str, typer.Argument(help="`sigma`, `zeta` or `live_removal`.")],
+    *,
+    run: DoRun = False,
+) -> None:
+    """Print what a choice that the paper leaves open is worth, on small runs."""
+    with said_plainly():
+        module = _named(ABLATIONS, name)
+        found = _figures(
+            f"{name}.json",
+            f"ablation {name}",
+            lambda: {"results": [vars(result) for result in module.measure()]},
+            run=run,
+        )
+        show(module.table([module.Result(**row) for row in found["results"]]))
+
+
+@app.command(
+    epilog=examples(
+        "python -m paper steps wrn-28-10",
+        "python -m paper steps wrn-10-1 --run  # an hour",
+    )
+)
+def steps(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="`wrn-28-10`: at the widths the paper prints; `wrn-10-1`: after every "
+            "epoch of the small runs."
+        ),
+    ],
+    *,
+    run: DoRun = False,
+) -> None:
+    """Print what a training step of a wide ResNet takes as it gets narrower."""
+    with said_plainly():
+        file = _named(STEPS, name)
+        is_paper = name == "wrn-28-10"
+        measure = times.measure_paper if is_paper else _time_epochs
+        found = _figures(file, f"steps {name}", measure, run=run)["results"]
+        if is_paper:
+            show(times.paper_table([times.Timing(**row) for row in found]))
+        else:
+            show(times.epochs_table([times.EpochTiming(**row) for row in found]))
+
+
+def _time_epochs() -> dict[str, Any]:
+    return times.measure_epochs(read_records(RESULTS / "wrn"))
+
+
+@app.command(epilog=examples("python -m paper figures"))
+def figures(
+    *,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the figures; else `docs/assets`.")
+    ] = None,
+) -> None:
+    """Draw the figures of the documentation from the records, as SVG files."""
+    from paper.figures import PICTURES, charts, save  # noqa: PLC0415 - needs altair
+
+    folder = out or PICTURES
+    folder.mkdir(parents=True, exist_ok=True)
+    with said_plainly():
+        for name, chart in charts().items():
+            save(chart, folder / name)
+            show(f"Written to {folder / name}.")
+
+
+@app.command(
+    epilog=examples("python -m paper report runs/lenet5-sigmoid-seed0 --no-measure")
+)
+def report(
+    runs: RunFolders,
+    *,
+    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    measure: Annotated[
+        bool, typer.Option(help="Rebuild the networks and time them here.")
+    ] = True,
+) -> None:
+    """Write runs of LeNet-5 on MNIST as a page, beside all that is published on it."""
+    references = [published.reference() for published in lenet5_on_mnist()]
+    with said_plainly():
+        path = write_report(runs, out, references=references, measure=measure)
+    show(f"Written to {path}; open it in a browser.")
+
+
+def _train_once(job: Job) -> None:
+    if not (job.folder / "summary.json").exists():
+        run_job(job)
+
+
+def _figures(
+    file: str, command: str, measure: Callable[[], dict[str, Any]], *, run: bool
+) -> Mapping[str, Any]:
+    """Figures from a record, measured first if asked to."""
+    path, typed = RESULTS / file, f"python -m paper {command} --run"
+    if run:
+        write_figures(path, typed, **measure())
+        say(f"Record written to {path}.")
+    return read_figures(path, typed)
+
+
+def _named(known: Mapping[str, ValueT], name: str) -> ValueT:
+    """Look a name up, or say which there are."""
+    if name not in known:
+        raise UnknownNameError(f"there is no `{name}`; there are {listed(known)}.")
+    return known[name]
+
+
+def _use(data_dir: Path | None) -> None:
+    """Let every task of this process look for its data there."""
+    if data_dir is not None:
+        os.environ[DATA_VARIABLE] = str(data_dir)
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m paper")

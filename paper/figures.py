@@ -1,0 +1,191 @@
+"""The figures of the documentation that come from the paper's records, as SVG files.
+
+`python -m paper figures` draws them. Each file carries the Vega-Lite specification it
+was drawn from, so that a test can tell whether it still is what the records say.
+"""
+
+import html
+import io
+import json
+import re
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import altair as alt
+
+from diffprune.lab import Epoch, Run
+from paper.frontier import Point, points
+from paper.records import RESULTS, ROOT, read_figures, read_records
+
+PICTURES: Final = ROOT / "docs" / "assets"
+_KINDS: Final = {"published": "#888888", "diffprune": "#cc5522"}
+_RUNS: Final = {"original": "#555555", "low": "#4477aa", "high": "#cc5522"}
+_ORIGINAL: Final = "wrn-10-1-dense"
+_NAMES: Final = {_ORIGINAL: "original", "wrn-10-1-low": "low", "wrn-10-1-high": "high"}
+_SPECIFICATION: Final = re.compile(r"<metadata>(.*?)</metadata>", re.DOTALL)
+
+Timings: TypeAlias = Mapping[tuple[str, int], float]
+"""Seconds of a training step, by run and epoch."""
+
+AnyChart: TypeAlias = alt.Chart | alt.HConcatChart
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """What one figure of the wide ResNet shows over the epochs, and its title."""
+
+    title: str
+    value: Callable[[Run, Epoch, Timings], float]
+    from_zero: bool
+
+
+CURVES: Final[Mapping[str, Curve]] = {
+    "wrn-accuracy.svg": Curve(
+        title="(a) Test accuracy, %",
+        value=lambda _, epoch, __: 100 - epoch.test_error,
+        from_zero=False,
+    ),
+    "wrn-macs.svg": Curve(
+        title="(b) Multiply-adds of a forward pass, millions per mini-batch",
+        value=lambda run, epoch, _: epoch.macs * run.recipe.batch_size / 1e6,
+        from_zero=True,
+    ),
+    "wrn-seconds.svg": Curve(
+        title="(c) Seconds per training step: ratio times the original's median",
+        value=lambda run, epoch, timings: timings[run.recipe.name, epoch.number],
+        from_zero=True,
+    ),
+}
+
+
+def charts() -> dict[str, AnyChart]:
+    """Make all charts from the records, by the name of their file."""
+    runs = [r for r in read_records(RESULTS / "wrn") if r.recipe.name in _NAMES]
+    timings = read_timings(RESULTS / "wrn" / "epochs.json")
+    curves = {name: curve_chart(curve, runs, timings) for name, curve in CURVES.items()}
+    frontier = frontier_chart(points(read_records(RESULTS / "frontier")))
+    return {**curves, "frontier.svg": frontier}
+
+
+def save(chart: AnyChart, path: Path) -> None:
+    """Draw a chart as SVG, with its specification inside."""
+    chart.save(buffer := io.StringIO(), format="svg")
+    opening, bracket, rest = buffer.getvalue().partition(">")
+    inside = html.escape(json.dumps(specification(chart)), quote=False)
+    metadata = f"<metadata>{inside}</metadata>"
+    path.write_text(f"{opening}{bracket}{metadata}{rest}\n", encoding="utf-8")
+
+
+def specification(chart: AnyChart) -> dict[str, Any]:
+    """What a chart shows, without the version of what draws it."""
+    found = json.loads(chart.to_json())
+    return {name: value for name, value in found.items() if name != "$schema"}
+
+
+def read_specification(path: Path) -> dict[str, Any]:
+    """Read the specification from a file that `save` wrote.
+
+    Raises:
+        ValueError: If there is none in it.
+    """
+    found = _SPECIFICATION.search(path.read_text(encoding="utf-8"))
+    if found is None:
+        raise ValueError(f"`{path}` has no specification inside")
+    return json.loads(html.unescape(found[1]))
+
+
+def frontier_chart(found: Sequence[Point]) -> alt.HConcatChart:
+    """Draw error against weights, and against multiply-adds."""
+    panels = {"weights": "weights", "macs": "multiply-adds"}
+    return (
+        alt.hconcat(*(_panel(found, *panel) for panel in panels.items()))
+        .properties(background="white")
+        .configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
+        .configure_legend(labelFontSize=13, orient="top")
+    )
+
+
+def frontier_rows(found: Sequence[Point], cost: str) -> Iterator[dict[str, Any]]:
+    """Yield what is drawn; a name has what no other published network beats."""
+    published = [point for point in found if not point.is_ours]
+    for point in found:
+        beaten = any(_beats(other, point, cost) for other in published)
+        is_named = not point.is_ours and not beaten
+        kind = "diffprune" if point.is_ours else "published"
+        name = point.name if is_named else ""
+        yield {**asdict(point), "kind": kind, "name": name}
+
+
+def curve_chart(curve: Curve, runs: Sequence[Run], timings: Timings) -> alt.Chart:
+    """Draw a line for every run."""
+    data = list(curve_rows(curve, runs, timings))
+    epochs = sorted({point["epoch"] for point in data})
+    kinds = alt.Scale(domain=list(_RUNS), range=list(_RUNS.values()))
+    ticks = alt.Axis(values=epochs, format="d", grid=False, title="epoch")
+    return (
+        alt.Chart(alt.Data(values=data), title=curve.title)
+        .mark_line(strokeWidth=2, point=alt.OverlayMarkDef(size=30))
+        .encode(
+            x=alt.X("epoch:Q", axis=ticks).scale(domain=[epochs[0], epochs[-1]]),
+            y=alt.Y("value:Q", title=None).scale(zero=curve.from_zero),
+            color=alt.Color("run:N", title=None, scale=kinds),
+        )
+        .properties(width=520, height=260, background="white")
+        .configure_view(stroke=None)
+        .configure_title(anchor="start", fontSize=14, fontWeight="normal", offset=12)
+        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
+        .configure_legend(labelFontSize=13, symbolStrokeWidth=2)
+    )
+
+
+def curve_rows(
+    curve: Curve, runs: Sequence[Run], timings: Timings
+) -> Iterator[dict[str, Any]]:
+    """Yield what is drawn, one dictionary for every run and epoch."""
+    for run in runs:
+        for epoch in run.epochs:
+            yield {
+                "run": _NAMES[run.recipe.name],
+                "epoch": epoch.number,
+                "value": curve.value(run, epoch, timings),
+            }
+
+
+def read_timings(path: Path) -> Timings:
+    """Seconds of each epoch's network if the original always took its usual time.
+
+    Both were timed in turns: a machine that is slow for a minute is so for both.
+    """
+    results = read_figures(path, "python -m paper steps wrn-10-1 --run")["results"]
+    usual = statistics.median(result["original"] for result in results)
+    found: dict[tuple[str, int], float] = {}
+    for result in results:
+        ratio = result["seconds"] / result["original"]
+        found[result["run"], result["epoch"]] = ratio * usual
+        found[_ORIGINAL, result["epoch"]] = usual
+    return found
+
+
+def _beats(one: Point, other: Point, cost: str) -> bool:
+    """Whether it is at least as good in both, and better in one."""
+    pair, than = ((getattr(p, cost), p.error) for p in (one, other))
+    return pair != than and all(a <= b for a, b in zip(pair, than, strict=True))
+
+
+def _panel(
+    found: Sequence[Point], cost: str, title: str
+) -> alt.FacetChart | alt.LayerChart:
+    data = alt.Data(values=list(frontier_rows(found, cost)))
+    kinds = alt.Scale(domain=list(_KINDS), range=list(_KINDS.values()))
+    base = alt.Chart(data).encode(
+        x=alt.X(f"{cost}:Q", title=title, axis=alt.Axis(format="~s")).scale(type="log"),
+        y=alt.Y("error:Q", title="test error, %").scale(zero=False),
+        color=alt.Color("kind:N", title=None, scale=kinds),
+    )
+    above = base.mark_text(align="left", dx=-4, dy=-9, fontSize=11)
+    names = above.encode(text="name:N", color=alt.value("#444444"))
+    return (base.mark_circle(size=50) + names).properties(width=300, height=300)

@@ -1,0 +1,289 @@
+"""How small LeNet-5 can be on MNIST, and how wrong: the frontier of Table 1.
+
+A dense network is trained first, and what it says about every training image is written
+down. Then gated networks learn from the labels and from that, while two budgets close
+their gates: one of weights, one of multiply-adds. What is left, a plain small network,
+is trained once more, at a higher learning rate than gates bear: by the teacher as
+before and, `untaught`, for the labels alone. Runs can be interrupted, and continue with
+the same command. The numbers here were chosen on 5,000 training images that `validate`
+holds out; the learning rate of gated networks because a higher one made the training
+loss explode.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import torch
+from rich.table import Table
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+import diffprune as dp
+from diffprune import lab
+from diffprune.lab import Epoch, Recipe, Run, Task, read_run
+from diffprune.lab.cli.output import say
+from diffprune.lab.formatting import architecture
+from diffprune.lab.image_batches import Batches, Examples, Split
+from diffprune.lab.training.task import MakeTask, is_wrong
+from paper.data.mnist import load_mnist
+from paper.models.lenet5 import LeNet5, MakeGate, Widths, channels_last
+from paper.published import lenet5_on_mnist
+from paper.records import RESULTS, ROOT, copy_record
+
+RUNS, RECORDS = ROOT / "runs" / "frontier", RESULTS / "frontier"
+TEMPERATURE, TAUGHT = 4.0, 0.9
+WHOLE_MACS = 2_293_000
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What may be left of the network.
+
+    Attributes:
+        params: Weights and biases.
+        macs: Multiply-adds of one image.
+        floors: Units that are kept at least behind conv1, conv2 and the flattening.
+            A unit there costs much and is pushed hard, and is dear to lose: without a
+            floor, conv1 comes down to two filters while fc1 has dozens of units left.
+    """
+
+    params: int
+    macs: int
+    floors: tuple[int, int, int]
+
+
+AIMS = {
+    "small": Aim(2_775, 150_000, (5, 9, 80)),
+    "medium": Aim(6_050, 150_000, (5, 9, 80)),
+}
+
+
+def teacher_recipe(seed: int = 0) -> Recipe:
+    """The dense network, once."""
+    return Recipe(
+        name="frontier-teacher",
+        epochs=15,
+        lr=1e-3,
+        decay="cosine",
+        strength=None,
+        seed=seed,
+    )
+
+
+def recipe(aim: str, seed: int = 0) -> Recipe:
+    """A tenth of the epochs all is open, by half of them the budget is met."""
+    asked = AIMS[aim]
+    return Recipe(
+        name=f"frontier-{aim}",
+        epochs=60,
+        batch_size=32,
+        lr=1.5e-3,
+        decay="cosine",
+        budget={"parameters": asked.params, "macs": asked.macs / WHOLE_MACS},
+        seed=seed,
+    )
+
+
+def again_recipe(closed: Recipe, *, taught: bool = True) -> Recipe:
+    """What a closed network is trained with once more: as before, but for the gates."""
+    return replace(
+        closed,
+        name=f"{closed.name}-{'again' if taught else 'untaught'}",
+        lr=6e-3,
+        budget=None,
+        strength=None,
+    )
+
+
+def teacher(recipe: Recipe) -> Task:
+    """The dense network on all training images."""
+    return _task(load_mnist(), recipe)
+
+
+def teacher_validated(recipe: Recipe) -> Task:
+    """The dense network on 55,000 of them."""
+    return _task(load_mnist(validation=True), recipe)
+
+
+def student(recipe: Recipe) -> Task:
+    """A gated network, taught by the dense one, on all training images."""
+    return _taught(load_mnist(), RUNS / "teacher", recipe)
+
+
+def student_validated(recipe: Recipe) -> Task:
+    """A gated network, taught by the dense one, on 55,000 of them."""
+    data = load_mnist(validation=True)
+    return _taught(data, RUNS / "validated" / "teacher", recipe)
+
+
+def again(recipe: Recipe) -> Task:
+    """What was left of a gated network, taught by the dense one."""
+    return replace(_taught(load_mnist(), RUNS / "teacher", recipe), model=_left(recipe))
+
+
+def again_untaught(recipe: Recipe) -> Task:
+    """What was left of a gated network, with the labels alone."""
+    return replace(_task(load_mnist(), recipe), model=_left(recipe))
+
+
+def _left(recipe: Recipe) -> nn.Module:
+    closed = RUNS / f"{aim_of(recipe)}-seed{recipe.seed}"
+    return channels_last(dp.load_pruned(LeNet5(), closed))
+
+
+def aim_of(recipe: Recipe) -> str:
+    """The name of the budgets."""
+    return recipe.name.split("-")[1]
+
+
+def _task(data: Split, recipe: Recipe) -> Task:
+    held_out = data.validation
+    return Task(
+        model=channels_last(LeNet5(_gates(recipe))),
+        train=Batches(data.train, recipe.batch_size, shuffle=True),
+        validation=None if held_out is None else Batches(held_out, 1_000),
+        test=Batches(data.test, 1_000),
+        loss=loss,
+        error=error,
+    )
+
+
+def _gates(recipe: Recipe) -> MakeGate:
+    if recipe.is_dense:
+        return nn.Identity
+    aim = AIMS[aim_of(recipe)]
+    floors = dict[int, int](zip((20, 50, 800), aim.floors, strict=True))
+    return lambda size: dp.Gate(size, min_open=floors.get(size, 2))
+
+
+def _taught(data: Split, folder: Path, recipe: Recipe) -> Task:
+    scores = _scores(folder, data.train.images)
+    targets = torch.cat([data.train.labels.unsqueeze(1).to(scores), scores], dim=1)
+    return _task(replace(data, train=Examples(data.train.images, targets)), recipe)
+
+
+@cache
+@torch.no_grad()
+def _scores(folder: Path, images: Tensor) -> Tensor:
+    model = dp.load_pruned(LeNet5(), folder).eval()
+    return torch.cat([model(batch) for batch in images.split(1_000)])
+
+
+def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of labels, or of labels followed by the scores of a teacher."""
+    if targets.ndim == 1:
+        return cross_entropy(outputs, targets)
+    said, heard = targets[:, 1:] / TEMPERATURE, outputs / TEMPERATURE
+    apart = kl_div(
+        log_softmax(heard, 1), log_softmax(said, 1), log_target=True,
+        reduction="batchmean",
+    )  # fmt: skip
+    own = cross_entropy(outputs, targets[:, 0].long())
+    return (1 - TAUGHT) * own + TAUGHT * TEMPERATURE**2 * apart
+
+
+def error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether the label is another, whatever the teacher says."""
+    return is_wrong(outputs, targets if targets.ndim == 1 else targets[:, 0].long())
+
+
+def train(aim: str, seed: int, *, untaught: bool = False) -> None:
+    """Close a network and train it again, and keep records of that; takes hours.
+
+    Args:
+        aim: A name in `AIMS`.
+        seed: Seed of all runs but the teacher's.
+        untaught: Whether to train it again without the teacher, too.
+    """
+    finish(teacher, teacher_recipe(), RUNS / "teacher")
+    closing = recipe(aim, seed)
+    folder = f"{aim}-seed{seed}"
+    stages: dict[str, tuple[MakeTask, Recipe]] = {
+        folder: (student, closing),
+        f"{folder}-again": (again, again_recipe(closing)),
+    }
+    if untaught:
+        how = again_recipe(closing, taught=False)
+        stages[f"{folder}-untaught"] = (again_untaught, how)
+    for name, (make_task, how) in stages.items():
+        finish(make_task, how, RUNS / name)
+        copy_record(RUNS / name, RECORDS / name)
+
+
+def validate(aim: str) -> None:
+    """Train teacher and student on 55,000 images; 5,000 are held out to choose with."""
+    folder = RUNS / "validated"
+    finish(teacher_validated, teacher_recipe(), folder / "teacher")
+    finish(student_validated, recipe(aim), folder / aim)
+
+
+def finish(make_task: MakeTask, how: Recipe, folder: Path) -> None:
+    """Train, or continue; nothing if that was done before."""
+    if (folder / "recipe.json").exists() and read_run(folder).outcome is not None:
+        return
+    lab.train(make_task, how, out=folder, on_epoch=lambda epoch: _tell(how, epoch))
+
+
+def _tell(how: Recipe, epoch: Epoch) -> None:
+    errors = f"{epoch.validation_error or epoch.test_error:.2f} %"
+    widths = architecture(epoch.effective)
+    say(f"{how.name} {how.seed} {epoch.number} {widths} {errors}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """A network, whoever made it; its costs follow from its architecture."""
+
+    name: str
+    architecture: str
+    weights: int
+    macs: int
+    error: float
+    is_ours: bool
+
+
+def points(runs: Sequence[Run]) -> list[Point]:
+    """All that is published, and our runs in their last epoch, the smallest first."""
+    found = [_point(p.method, p.widths, p.error) for p in lenet5_on_mnist()]
+    done = [(run, run.outcome) for run in runs if run.outcome is not None]
+    widths = {
+        (aim_of(run.recipe), run.recipe.seed): Widths(*outcome.effective.values())
+        for run, outcome in done
+        if outcome.effective
+    }
+    for run, _ in done:
+        name = run.recipe.name.replace("frontier-", "diffprune, ").replace("-", " ")
+        own = widths[aim_of(run.recipe), run.recipe.seed]
+        error = run.epochs[-1].test_error
+        found.append(_point(f"{name} {run.recipe.seed}", own, error, is_ours=True))
+    return sorted(found, key=lambda point: point.weights)
+
+
+def _point(name: str, widths: Widths, error: float, *, is_ours: bool = False) -> Point:
+    return Point(
+        name=name,
+        architecture=str(widths),
+        weights=widths.weights,
+        macs=widths.macs,
+        error=error,
+        is_ours=is_ours,
+    )
+
+
+def table(found: Sequence[Point]) -> Table:
+    """Show a row for every network."""
+    shown = Table("", "architecture")
+    for name in ("weights", "MACs", "error %"):
+        shown.add_column(name, justify="right")
+    for point in found:
+        shown.add_row(
+            point.name,
+            point.architecture,
+            f"{point.weights:,}",
+            f"{point.macs:,}",
+            f"{point.error:.2f}",
+            style="bold" if point.is_ours else None,
+        )
+    return shown

@@ -1,0 +1,115 @@
+"""The records under `paper/results`: kept when something was run, read for a table.
+
+A *run record* is a run folder without weights and without the open probability of every
+unit in every epoch: small enough to be kept for good. A *figures record* is one JSON
+file: the figures, and the command, date, versions and commit they were made with.
+"""
+
+import datetime as dt
+import json
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from diffprune.errors import ArgumentError
+from diffprune.lab import Run, read_run
+from diffprune.lab.runs import records as files
+
+ROOT: Final = Path(__file__).parent.parent
+RESULTS: Final = ROOT / "paper" / "results"
+
+
+def copy_record(folder: Path, target: Path) -> None:
+    """Keep what is worth keeping of a run, finished or not.
+
+    Args:
+        folder: The run folder.
+        target: The folder of its record; files in it are replaced.
+    """
+    run = read_run(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    for name in (files.RECIPE, files.TASK, files.ENVIRONMENT, files.SUMMARY):
+        if (folder / name).exists():
+            (target / name).write_bytes((folder / name).read_bytes())
+    epochs = [replace(epoch, prob_open={}).to_dict() for epoch in run.epochs]
+    _write_lines(target / files.METRICS, epochs)
+    _write_lines(target / files.REMOVALS, [r.to_dict() for r in run.removals])
+
+
+def read_records(folder: Path) -> list[Run]:
+    """Read all run records in a folder, by name.
+
+    Raises:
+        ArgumentError: If there are none.
+    """
+    paths = sorted(folder.glob(f"*/{files.RECIPE}"))
+    found = [run for path in paths if (run := read_run(path.parent)).epochs]
+    if not found:
+        raise ArgumentError(
+            f"`{folder}` holds no records. Name another folder with `--results`, or "
+            "add `--run` to make some; that takes hours."
+        )
+    return found
+
+
+def write_figures(path: Path, command: str, **figures: object) -> None:
+    """Write figures beside all that is needed to make them again.
+
+    Args:
+        path: The JSON file; an earlier one is replaced.
+        command: What to type to make them again.
+        figures: Anything that JSON can hold.
+    """
+    record = {
+        "command": command,
+        "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("diffprune", "torch")},
+        },
+        "commit": commit(),
+        "machine": platform.machine(),
+        **figures,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix(".part")
+    draft.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def read_figures(path: Path, command: str) -> Mapping[str, Any]:
+    """Read what `write_figures` wrote.
+
+    Raises:
+        ArgumentError: If there is no such file; the message names the command.
+    """
+    if not path.exists():
+        raise ArgumentError(f"there is no record `{path}`; `{command}` makes one.")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def commit() -> str:
+    """The present commit of this repository; `-dirty` if a source file has changed."""
+    head = _git("rev-parse", "--short=12", "HEAD")
+    changed = _git("diff", "--name-only", "HEAD", "--", "*.py")
+    return f"{head}-dirty" if changed else head or "unknown"
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(  # noqa: S603 - our own words
+        ["git", *arguments],  # noqa: S607 - whichever git is there
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip()
+
+
+def _write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8")

@@ -1,0 +1,228 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from diffprune import find_groups, remove
+from diffprune._choice import refit_
+from diffprune._surgery.compare import outputs
+from diffprune._surgery.remove import removal
+from diffprune.errors import ArgumentError
+from zoo import ZOO
+
+# Nothing there can be fitted, and the refit says so.
+SAID = {"tied_autoencoder", "ensemble", "bilinear", "cosine_classifier"}
+
+
+def halved(groups):
+    """Masks that keep about half of the units."""
+    torch.manual_seed(1)
+    keep = {group.name: torch.rand(group.size) > 0.4 for group in groups}
+    for mask in keep.values():
+        mask[0] = True
+    return keep
+
+
+def error(model, small, batches):
+    """How far outputs are from the whole model's, as a part of them."""
+    gaps, whole = 0.0, 0.0
+    for inputs in batches:
+        for expected, actual in zip(
+            outputs(model, inputs), outputs(small, inputs), strict=True
+        ):
+            if expected.is_floating_point():
+                gaps += float((expected - actual).square().sum())
+                whole += float(expected.square().sum())
+    return gaps / whole
+
+
+@pytest.mark.parametrize("name", [name for name in ZOO if not ZOO[name].expect.frozen])
+def test_readers_of_every_kind_come_closer_on_inputs_they_have_not_seen(name):
+    model, inputs = ZOO[name]()
+    groups = find_groups(model, inputs)
+    if not len(groups):
+        pytest.skip("nothing can be removed")
+    torch.manual_seed(2)
+    batches = [ZOO[name].inputs() for _ in range(16)]
+    plain = removal(model, inputs, groups, keep=halved(groups))
+    found = removal(model, inputs, groups, keep=halved(groups), refit=batches)
+    assert found.plan == plain.plan
+    assert found.plan.certificate == plain.plan.certificate
+    assert found.refit is not None
+    for reader in found.refit.readers:
+        assert reader.after <= reader.before
+    if name in SAID:
+        assert found.refit.skipped
+    else:
+        assert found.refit.readers
+        fresh = [ZOO[name].inputs() for _ in range(6)]
+        before, after = (error(model, m.model, fresh) for m in (plain, found))
+        assert after < 1.05 * before
+
+
+def conv_net():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(2, 8, 3, bias=False),
+        nn.BatchNorm2d(8),
+        nn.ReLU(),
+        nn.Conv2d(8, 6, 3, padding=1, bias=False),
+        nn.BatchNorm2d(6),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(6, 4),
+    ).eval()
+    for module in model:
+        if isinstance(module, nn.BatchNorm2d):
+            module.running_mean.normal_()
+            module.running_var.uniform_(0.5, 2)
+    return model, [torch.randn(32, 2, 8, 8) for _ in range(6)]
+
+
+KEEP = {"0": torch.arange(8) % 2 == 0}
+
+
+def test_what_can_be_written_by_the_others_is_not_missed():
+    """Units that are sums of others: nothing is lost when they go."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 3)).double()
+    with torch.no_grad():
+        model[0].weight[5] = model[0].weight[0] - 2 * model[0].weight[1]
+        model[0].weight[4] = 3 * model[0].weight[2]
+    x = torch.randn(400, 5).double()
+    keep = {"0": torch.tensor([True] * 4 + [False] * 2)}
+    small = remove(model, x[:4], keep=keep, refit=[x])
+    left = error(model, small, [torch.randn(50, 5).double()])
+    assert left < 1e-3 * error(model, remove(model, x[:4], keep=keep), [x])
+
+
+def test_norms_get_the_statistics_of_what_they_see():
+    model, batches = conv_net()
+    found = removal(
+        model, batches[0], find_groups(model, batches[0]), keep=KEEP, refit=batches
+    )
+    # The first norm sees what it saw; the second behind the cut does not.
+    assert found.refit.norms == ("4.running_mean",)
+    seen = []
+    found.model[3].register_forward_hook(lambda *args: seen.append(args[2]))
+    with torch.no_grad():
+        for x in batches:
+            found.model(x)
+    channels = torch.cat(seen).transpose(0, 1).flatten(1)
+    torch.testing.assert_close(
+        found.model[4].running_mean, channels.mean(1), rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(
+        found.model[4].running_var, channels.var(1), rtol=1e-4, atol=1e-5
+    )
+    assert torch.equal(found.model[1].running_mean, model[1].running_mean[KEEP["0"]])
+
+
+def test_twice_the_same_is_the_same_bit_for_bit():
+    model, batches = conv_net()
+    one, other = (remove(model, batches[0], keep=KEEP, refit=batches) for _ in range(2))
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name])
+
+
+def test_how_data_is_divided_into_batches_hardly_matters():
+    model, batches = conv_net()
+    x = torch.cat(batches)
+    one = remove(model, x[:2], keep=KEEP, refit=[x])
+    many = remove(model, x[:2], keep=KEEP, refit=[*x.split(8)])
+    assert error(one, many, [x]) < 1e-2 * error(model, one, [x])
+
+
+def test_the_model_is_left_as_it_was():
+    model, batches = conv_net()
+    state = copy.deepcopy(model.state_dict())
+    model.train()
+    remove(model, batches[0], keep=KEEP, refit=batches)
+    assert model.training
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_types_of_numbers(dtype):
+    model, batches = conv_net()
+    model, batches = model.to(dtype), [x.to(dtype) for x in batches]
+    small = remove(model, batches[0], keep=KEEP, refit=batches)
+    assert small[3].weight.dtype == dtype
+    plain = remove(model, batches[0], keep=KEEP)
+    assert error(model, small, batches) < 0.5 * error(model, plain, batches)
+
+
+def test_no_batches_is_an_error():
+    model, batches = conv_net()
+    with pytest.raises(ArgumentError, match="at least one batch"):
+        remove(model, batches[0], keep=KEEP, refit=[])
+
+
+def test_an_error_of_the_model_is_shown_and_no_thread_stays():
+    import threading
+
+    model, batches = conv_net()
+    before = threading.active_count()
+    with pytest.raises(RuntimeError, match="channels"):
+        remove(model, batches[0], keep=KEEP, refit=[batches[0], torch.rand(2, 5, 8, 8)])
+    assert threading.active_count() == before
+
+
+class Random(nn.Module):
+    """Runs another layer for other inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.one, self.two = (
+            nn.Linear(3, 8),
+            nn.Linear(8, 2),
+            nn.Linear(8, 2),
+        )
+
+    def forward(self, x):
+        h = F.relu(self.first(x))
+        return self.one(h) if x.shape[0] == 4 else self.two(h)
+
+
+def test_batches_that_run_different_layers_are_refused():
+    model = Random()
+    small = copy.deepcopy(model)
+    with pytest.raises(ArgumentError, match="not every batch runs"):
+        refit_(small, model, {}, [torch.rand(4, 3), torch.rand(5, 3)])
+
+
+class Remembers(nn.Module):
+    """Keeps something in itself while it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(3, 16), nn.Linear(16, 3)
+        self.kept = []
+
+    def forward(self, x):
+        self.kept.append(x)
+        return self.second(F.relu(self.first(x))) + self.kept.pop()
+
+
+def test_what_a_module_keeps_is_not_mixed_up_between_batches():
+    torch.manual_seed(0)
+    model = Remembers()
+    batches = [torch.randn(8 + n, 3) for n in range(6)]
+    small = remove(
+        model, batches[0], keep={"first": torch.arange(16) > 4}, refit=batches
+    )
+    assert small(batches[0]).shape == (8, 3)
+    assert error(model, small, batches) < 0.2
+
+
+def test_the_result_reads_well():
+    model, batches = conv_net()
+    found = removal(
+        model, batches[0], find_groups(model, batches[0]), keep=KEEP, refit=batches
+    )
+    text = str(found.refit)
+    assert "3.weight: output error" in text
+    assert "4.running_mean: statistics estimated again" in text

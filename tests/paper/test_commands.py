@@ -1,0 +1,147 @@
+"""`python -m paper`: what it prints, writes and refuses."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from paper import __main__ as commands, frontier as front, recipes
+from paper.__main__ import EXPERIMENTS
+from paper.records import RESULTS, copy_record
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["table", "alexnet"], "there is no `alexnet`; there are `lenet5`, `wrn`"),
+        (["table", "lenet5", "--results", "empty"], "`empty` holds no records"),
+        (["train", "alexnet"], "there is no `alexnet`; there are `lenet5-sigmoid`"),
+        (["train", "lenet5-sigmoid", "--data-dir", "empty"], "mnist was not found"),
+        (["frontier", "--aim", "tiny"], "there are `small`, `medium`"),
+        (["ablation", "beta"], "there are `sigma`, `zeta`, `live_removal`"),
+        (["steps", "wrn"], "there are `wrn-28-10`, `wrn-10-1`"),
+        (["report", "nowhere"], "`nowhere` holds no run"),
+    ],
+)
+def test_what_cannot_be_found_is_explained(paper, arguments, message):
+    done = paper(*arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["train", "table", "frontier", "ablation", "steps", "figures", "report"],
+)
+def test_every_command_teaches_by_example(paper, command):
+    done = paper(command, "--help")
+    assert done.exit_code == 0
+    assert f"python -m paper {command}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["table", "lenet5"], "DiffPrune reg"),
+        (["table", "wrn"], "WRN-28-10"),
+        (["frontier"], "diffprune, small"),
+        (["ablation", "sigma"], "sigma"),
+        (["ablation", "zeta"], "at least 0"),
+        (["ablation", "live_removal"], "removed"),
+        (["steps", "wrn-28-10"], "5,243,328,768"),
+        (["steps", "wrn-10-1"], "wrn-10-1-low"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_on_record_is_printed(paper, arguments, text):
+    done = paper(*arguments)
+    assert done.exit_code == 0, done.stderr
+    assert text in done.stdout
+
+
+@pytest.fixture
+def records(run_folder, tmp_path):
+    """A record of a finished run, as if it were one of the paper's."""
+    copy_record(run_folder, tmp_path / "records/mine")
+    return "records"
+
+
+def test_json_is_our_runs(paper, records):
+    done = paper("table", "lenet5", "--results", records, "--json")
+    (run,) = json.loads(done.stdout)
+    assert (run["folder"], run["epochs"]) == ("records/mine", 1)
+
+
+def test_a_table_is_run_where_it_is_asked_to(paper, monkeypatch, toy, recipe, tmp_path):
+    def tiny(seed):
+        return replace(recipe, name="lenet5-sigmoid", seed=seed)
+
+    chosen = replace(EXPERIMENTS["lenet5"], task=toy, recipes=(tiny,))
+    monkeypatch.setattr(commands, "EXPERIMENTS", {"lenet5": chosen})
+    asked = ("table", "lenet5", "--run", "--seeds", "2", "--epochs", "1")
+    done = paper(*asked, "--results", "kept")
+    assert done.exit_code == 0, done.stderr
+    assert "Record written to kept/lenet5-sigmoid-seed1." in done.stderr
+    assert "seed 1" in done.stdout
+    assert (tmp_path / "runs/lenet5-sigmoid-seed0/summary.json").exists()
+    again = paper(*asked, "--results", "kept")  # finished runs are not run again
+    assert again.stdout == done.stdout
+
+
+def test_training_says_where_the_run_is(paper, monkeypatch, toy, recipe):
+    monkeypatch.setattr(recipes, "TASKS", {"toy": (toy, lambda _: recipe)})
+    done = paper("train", "toy", "--epochs", "1")
+    assert done.exit_code == 0, done.stderr
+    assert "Written to runs/toy-seed0." in done.stdout
+
+
+def test_an_ablation_that_is_run_leaves_a_record(paper, monkeypatch, tmp_path):
+    result = commands.sigma.Result(
+        sigma=0.1, seed=7, epoch=3, raw={"a": 5}, validation_error=1.0, test_error=2.0
+    )
+    monkeypatch.setattr(commands.sigma, "measure", lambda: [result])
+    monkeypatch.setattr(commands, "RESULTS", tmp_path)
+    done = paper("ablation", "sigma", "--run")
+    assert f"Record written to {tmp_path / 'sigma.json'}." in done.stderr.replace(
+        "\n", ""
+    )
+    record = json.loads((tmp_path / "sigma.json").read_text())
+    assert record["command"] == "python -m paper ablation sigma --run"
+    assert "0.1" in done.stdout
+
+
+def test_a_report_shows_what_is_published(paper, tmp_path):
+    pytest.importorskip("altair")
+    pytest.importorskip("vl_convert")
+    run = RESULTS / "lenet5" / "lenet5-sigmoid-seed0"
+    done = paper("report", str(run), "--no-measure")
+    assert done.exit_code == 0, done.stderr
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "BC-GHS" in page
+    assert "Written to report.html" in done.stdout
+
+
+def test_every_run_of_an_experiment_has_a_folder_of_its_own():
+    for experiment in EXPERIMENTS.values():
+        made = [make(seed) for make in experiment.recipes for seed in range(2)]
+        assert len({recipe.folder_name for recipe in made}) == len(made)
+
+
+def test_every_experiment_prints_a_table_of_its_runs(done, lines_of):
+    for experiment in EXPERIMENTS.values():
+        run = replace(done, recipe=experiment.recipes[0](0))
+        text = "".join(lines_of(experiment.table([run])))
+        assert f"{run.epochs[-1].test_error:.2f}" in text
+
+
+def test_names_of_recipes_are_those_of_their_tasks():
+    for name, (_, make_recipe) in recipes.TASKS.items():
+        assert make_recipe(0).name == name
+
+
+def test_frontier_points_have_the_widths_of_the_run_before():
+    found = front.points(commands.read_records(front.RECORDS))
+    ours = {point.name: point for point in found if point.is_ours}
+    first, again = ours["diffprune, small 0"], ours["diffprune, small again 0"]
+    assert first.architecture == again.architecture
+    assert first.error != again.error

@@ -1,0 +1,101 @@
+"""The figures of the documentation are those of the records."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+from paper import figures
+from paper.figures import (
+    CURVES,
+    PICTURES,
+    charts,
+    curve_rows,
+    frontier_rows,
+    read_specification,
+    read_timings,
+    save,
+    specification,
+)  # fmt: skip
+from paper.frontier import Point
+from paper.records import RESULTS, read_records
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    return charts()
+
+
+@pytest.mark.parametrize("name", [*CURVES, "frontier.svg"])
+def test_a_figure_shows_what_the_records_say(name, drawn):
+    committed = read_specification(PICTURES / name)
+    assert committed == specification(drawn[name]), "run `python -m paper figures`"
+
+
+def test_no_other_figure_is_drawn(drawn):
+    assert set(drawn) == {*CURVES, "frontier.svg"}
+
+
+def test_a_file_carries_its_specification(drawn, tmp_path):
+    save(drawn["frontier.svg"], tmp_path / "figure.svg")
+    text = (tmp_path / "figure.svg").read_text(encoding="utf-8")
+    assert text.startswith("<svg")
+    expected = specification(drawn["frontier.svg"])
+    assert read_specification(tmp_path / "figure.svg") == expected
+
+
+def test_a_picture_without_a_specification_is_an_error(tmp_path):
+    (tmp_path / "figure.svg").write_text("<svg></svg>")
+    with pytest.raises(ValueError, match="no specification"):
+        read_specification(tmp_path / "figure.svg")
+
+
+def test_what_is_published_and_not_beaten_has_a_name():
+    def point(name, weights, error, *, is_ours=False):
+        return Point(
+            name=name, architecture="", weights=weights, macs=1, error=error,
+            is_ours=is_ours,
+        )  # fmt: skip
+
+    points = [
+        point("small", 1, 2.0), point("beaten", 3, 2.0), point("good", 3, 1.0),
+        point("ours", 1, 0.5, is_ours=True),
+    ]  # fmt: skip
+    found = list(frontier_rows(points, "weights"))
+    assert [row["name"] for row in found] == ["small", "", "good", ""]
+    assert found[-1]["kind"] == "diffprune"
+
+
+def test_every_epoch_of_every_run_is_a_point():
+    timings = read_timings(RESULTS / "wrn" / "epochs.json")
+    run, *_ = read_records(RESULTS / "wrn")
+    (epoch, *_) = run.epochs
+    first = replace(run, epochs=(epoch,))
+    values = [
+        row["value"]
+        for curve in CURVES.values()
+        for row in curve_rows(curve, [first], timings)
+    ]
+    assert values == pytest.approx(
+        [
+            100 - epoch.test_error,
+            epoch.macs * run.recipe.batch_size / 1e6,
+            timings[run.recipe.name, epoch.number],
+        ]
+    )
+
+
+def test_a_minute_in_which_all_is_slow_does_not_show(tmp_path):
+    results = [
+        {"run": "low", "epoch": 1, "seconds": 0.2, "original": 0.4},
+        {"run": "low", "epoch": 2, "seconds": 0.1, "original": 0.2},
+        {"run": "low", "epoch": 3, "seconds": 0.03, "original": 0.1},
+    ]
+    path = tmp_path / "epochs.json"
+    path.write_text(json.dumps({"results": results}), encoding="utf-8")
+    found = read_timings(path)
+    assert [found["low", n] for n in (1, 2, 3)] == pytest.approx([0.1, 0.1, 0.06])
+    assert [found[figures._ORIGINAL, n] for n in (1, 2, 3)] == [0.2] * 3

@@ -1,0 +1,85 @@
+from dataclasses import replace
+
+import pytest
+import torch
+
+from diffprune.lab import read_run, train
+from diffprune.lab.image_batches import Examples, Split
+from diffprune.lab.training.task import gate_of
+from paper.models.wide_resnet import WideResNet
+from paper.recipes import (
+    small_wrn_dense,
+    small_wrn_high,
+    small_wrn_low,
+    wide_resnet_task,
+    wrn_high,
+    wrn_low,
+)
+
+
+@pytest.fixture(scope="module")
+def images():
+    pixels = torch.randint(0, 256, (8, 3, 32, 32), dtype=torch.uint8)
+    few = Examples(pixels, torch.arange(8))
+    return Split(few, None, few)
+
+
+@pytest.mark.parametrize("make_recipe", [wrn_low, wrn_high])
+def test_the_recipes_of_wide_resnets_train_for_two_steps(images, make_recipe, tmp_path):
+    recipe = replace(make_recipe(), epochs=1, batch_size=4, pruner={"remove_every": 2})
+
+    def task(recipe):
+        return wide_resnet_task(WideResNet(10, 1, gate_of(recipe)), images, recipe)
+
+    train(task, recipe, out=tmp_path)
+    (epoch,) = read_run(tmp_path).epochs
+    assert len(epoch.raw) == 6
+    assert epoch.loss > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make_recipe", [wrn_low, wrn_high])
+def test_the_paper_network_trains_for_two_steps(images, make_recipe, tmp_path):
+    """WRN-28-10 in full, on four images at a time."""
+    recipe = replace(make_recipe(), epochs=1, batch_size=4, pruner={"remove_every": 1})
+
+    def task(recipe):
+        return wide_resnet_task(WideResNet(28, 10, gate_of(recipe)), images, recipe)
+
+    train(task, recipe, out=tmp_path)
+    (epoch,) = read_run(tmp_path).epochs
+    assert len(epoch.raw) == 24
+    assert epoch.steps == 2
+    assert 0 < epoch.macs <= 5_243_328_768
+
+
+@pytest.mark.parametrize("make_recipe", [small_wrn_low, small_wrn_high])
+def test_the_small_recipes_follow_the_schedule_of_the_paper(make_recipe):
+    small, large = make_recipe(2), wrn_low(2)
+    for epoch in range(30):
+        assert small.lr_factor(epoch) == large.lr_factor(epoch * 200 // 30)
+    assert (small.batch_size, small.weight_decay) == (120, 5e-4)
+
+
+def test_low_high_and_dense_differ_in_strength_alone():
+    low, high, dense = small_wrn_low(1), small_wrn_high(1), small_wrn_dense(1)
+    assert replace(high, name=low.name, strength=low.strength) == low
+    assert replace(dense, name=low.name, strength=low.strength) == low
+    assert dense.strength is None
+    assert all(high.strength[group] >= low.strength[group] for group in low.strength)
+
+
+def test_wide_resnets_are_trained_as_published():
+    low, high = wrn_low(3), wrn_high(3)
+    assert [low.lr_factor(e) for e in (0, 59, 60, 120, 160)] == pytest.approx(
+        [1, 1, 0.2, 0.04, 0.008]
+    )
+    assert (low.batch_size, low.lr, low.weight_decay, low.seed) == (120, 0.1, 5e-4, 3)
+    assert list(low.strength.values()) == [1e-5, 1e-5, 5e-5]
+    assert list(high.strength.values()) == [2e-5, 7e-5, 3e-4]
+    assert low.gate == {}
+
+
+def test_without_strength_there_are_no_gates():
+    dense = replace(wrn_low(), strength=None)
+    assert not list(gate_of(dense)(5).parameters())

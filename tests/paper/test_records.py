@@ -1,0 +1,51 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from diffprune.errors import ArgumentError
+from diffprune.lab import read_run
+from paper import records
+from paper.records import copy_record, read_figures, read_records, write_figures
+
+
+def test_a_record_is_the_run_without_what_is_heavy(run_folder, tmp_path):
+    copy_record(run_folder, tmp_path / "toy")
+    whole, (kept,) = read_run(run_folder), read_records(tmp_path)
+    assert kept.outcome == whole.outcome
+    assert kept.removals == whole.removals
+    assert kept.epochs == tuple(replace(e, prob_open={}) for e in whole.epochs)
+    assert not list(tmp_path.rglob("*.safetensors"))
+
+
+def test_without_records_the_message_says_how_to_make_some(tmp_path):
+    with pytest.raises(ArgumentError, match="add `--run` to make some"):
+        read_records(tmp_path / "wrn")
+
+
+def test_figures_are_read_as_they_were_written(tmp_path):
+    path = tmp_path / "deep" / "figures.json"
+    write_figures(path, "make it", results=[1, 2.5])
+    found = read_figures(path, "make it")
+    assert (found["command"], found["results"]) == ("make it", [1, 2.5])
+    assert {"date", "versions", "commit", "machine"} <= set(found)
+    assert [p.name for p in path.parent.iterdir()] == ["figures.json"]
+
+
+def test_a_missing_record_names_the_command_that_makes_it(tmp_path):
+    with pytest.raises(ArgumentError, match="`make it` makes one"):
+        read_figures(tmp_path / "none.json", "make it")
+
+
+@pytest.mark.parametrize(("changed", "end"), [("", ""), ("paper/x.py", "-dirty")])
+def test_a_commit_is_dirty_if_a_source_file_has_changed(monkeypatch, changed, end):
+    said = {"rev-parse": "abc", "diff": changed}
+    monkeypatch.setattr(records, "_git", lambda command, *_: said[command])
+    assert records.commit() == f"abc{end}"
+
+
+def test_every_record_of_the_paper_can_be_read():
+    for name in ("lenet5", "wrn", "frontier"):
+        assert read_records(records.RESULTS / name)
+    for path in records.RESULTS.rglob("*.json"):
+        assert json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,247 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+import diffprune as dp
+from diffprune._shrink import shrinkage
+from diffprune.errors import ArgumentError
+
+
+def net():
+    return nn.Sequential(
+        nn.Conv2d(1, 12, 3, padding=1, bias=False),
+        nn.BatchNorm2d(12),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(12, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.Linear(64, 32),
+        nn.ReLU(),
+        nn.Linear(32, 10),
+    )
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """A network that was trained on digits, its data, and digits it has not seen."""
+    datasets = pytest.importorskip("sklearn.datasets")
+    found = datasets.load_digits()
+    x = torch.tensor(found.images).float()[:, None] / 16
+    y = torch.tensor(found.target)
+    torch.manual_seed(0)
+    model = net()
+    optimizer = torch.optim.Adam(model.parameters(), 3e-3)
+    for _ in range(12):
+        for some in torch.randperm(1400).split(50):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[some]), y[some]).backward()
+            optimizer.step()
+    model.eval()
+    data = list(zip(x[:1024].split(64), y[:1024].split(64), strict=True))
+    return model, data, (x[1400:], y[1400:])
+
+
+@torch.no_grad()
+def accuracy(model, seen):
+    return float((model.eval()(seen[0]).argmax(1) == seen[1]).float().mean())
+
+
+@torch.no_grad()
+def loss(model, seen):
+    return float(F.cross_entropy(model.eval()(seen[0]), seen[1]))
+
+
+def test_a_third_of_the_macs_without_training_is_nearly_as_good(digits):
+    model, data, held_out = digits
+    found = shrinkage(model, data, F.cross_entropy, dp.Budget(macs=0.3))
+    whole, most, now = found.report.costs["macs"]
+    assert 0.95 * most < now <= most
+    assert accuracy(found.model, held_out) > accuracy(model, held_out) - 0.04
+    bare = dp.shrink(model, data, F.cross_entropy, dp.Budget(macs=0.3), refit=False)
+    assert accuracy(found.model, held_out) > accuracy(bare, held_out) + 0.05
+    assert whole == dp.find_groups(model, data[0][0][:1]).macs()
+
+
+def test_it_beats_the_same_cut_of_the_smallest_weights(digits):
+    model, data, held_out = digits
+    found = shrinkage(model, data, F.cross_entropy, dp.Budget(macs=0.3))
+    groups = dp.find_groups(model, data[0][0])
+    layers = {"0": model[0], "4": model[4], "9": model[9]}
+    keep = {}
+    for report in found.report.groups:
+        norms = layers[report.name].weight.detach().flatten(1).norm(dim=1)
+        keep[report.name] = torch.zeros(groups[report.name].size, dtype=torch.bool)
+        keep[report.name][norms.topk(report.after).indices] = True
+    fit = [x for x, _ in data]
+    other = dp.remove(model, data[0][0], keep=keep, refit=fit)
+    assert loss(found.model, held_out) < loss(other, held_out)
+
+
+@pytest.mark.parametrize(
+    "limit", [{"macs": 0.4}, {"parameters": 0.4}, {"memory": 0.6}, {"size": 0.4}]
+)
+def test_every_cost_can_be_limited(digits, limit):
+    model, data, held_out = digits
+    found = shrinkage(model, data, F.cross_entropy, dp.Budget(**limit))
+    ((_, most, now),) = found.report.costs.values()
+    assert 0.9 * most < now <= most
+    assert accuracy(found.model, held_out) > 0.8
+
+
+def test_several_limits_hold_at_once(digits):
+    model, data, _ = digits
+    found = shrinkage(model, data, F.cross_entropy, dp.Budget(macs=0.5, parameters=0.2))
+    assert all(now <= most for _, most, now in found.report.costs.values())
+
+
+def test_latency_can_be_limited(digits, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model, data, _ = digits
+    found = shrinkage(model, data, F.cross_entropy, dp.Budget(latency=0.8))
+    assert sum(group.after for group in found.report.groups) < 60
+
+
+def test_what_comes_out_is_plain_and_what_went_in_is_as_it_was(digits):
+    model, data, _ = digits
+    model.train()
+    model[0].weight.grad = torch.ones_like(model[0].weight)
+    state = copy.deepcopy(model.state_dict())
+    small = dp.shrink(model, data, F.cross_entropy, dp.Budget(macs=0.5))
+    assert type(small) is nn.Sequential
+    assert [*small.state_dict()] == [*state]
+    assert model.training
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+    assert float(model[0].weight.grad.sum()) == model[0].weight.numel()
+    model.zero_grad()
+    model.eval()
+
+
+def test_twice_the_same_is_the_same_bit_for_bit(digits):
+    model, data, _ = digits
+    one, other = (
+        dp.shrink(model, data, F.cross_entropy, dp.Budget(macs=0.3)) for _ in range(2)
+    )
+    for name, tensor in one.state_dict().items():
+        assert torch.equal(tensor, other.state_dict()[name])
+
+
+def test_without_a_refit_it_is_an_exact_removal(digits):
+    model, data, _ = digits
+    found = shrinkage(model, data, F.cross_entropy, dp.Budget(macs=0.3), refit=False)
+    assert found.report.refit is None
+    assert found.report.plan.certificate.max_relative < 1e-9
+
+
+def test_widths_are_multiples(digits):
+    model, data, _ = digits
+    found = shrinkage(model, data, F.cross_entropy, dp.Budget(macs=0.5), round_to=4)
+    assert all(group.after % 4 == 0 for group in found.report.groups)
+
+
+def test_layers_can_be_left_alone(digits):
+    model, data, _ = digits
+    budget = dp.Budget(macs=0.7)
+    small = dp.shrink(model, data, F.cross_entropy, budget, freeze=["0"])
+    assert small[0].out_channels == 12
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+def test_other_types_of_numbers(digits, dtype):
+    model, data, held_out = digits
+    model = copy.deepcopy(model).to(dtype)
+    data = [(x.to(dtype), y) for x, y in data]
+    small = dp.shrink(model, data, F.cross_entropy, dp.Budget(macs=0.4))
+    assert small[0].weight.dtype == dtype
+    assert accuracy(small, (held_out[0].to(dtype), held_out[1])) > 0.8
+
+
+def test_a_data_loader_is_read_no_further_than_needed(digits):
+    model, data, _ = digits
+    x, y = (torch.cat(parts) for parts in zip(*data, strict=True))
+    loader, taken = DataLoader(TensorDataset(x, y), batch_size=32), []
+
+    def counted():
+        for batch in loader:
+            taken.append(1)
+            yield batch
+
+    budget = dp.Budget(macs=0.5)
+    dp.shrink(model, counted(), F.cross_entropy, budget, choosing=64, fitting=128)
+    assert len(taken) == 4
+
+
+class Pair(nn.Module):
+    """Takes two inputs, by place or by name, and returns a dict with its loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 24), nn.Linear(3, 24)
+        self.out = nn.Linear(24, 2)
+
+    def forward(self, a, b, labels=None):
+        logits = self.out(F.relu(self.a(a) + self.b(b)))
+        loss = None if labels is None else F.cross_entropy(logits, labels)
+        return {"logits": logits, "loss": loss}
+
+
+def pairs():
+    torch.manual_seed(0)
+    for _ in range(8):
+        yield torch.randn(32, 5), torch.randn(32, 3), torch.randint(2, (32,))
+
+
+def test_several_inputs_and_outputs_that_are_dicts():
+    model, budget = Pair(), dp.Budget(macs=0.5)
+    data = [((a, b), labels) for a, b, labels in pairs()]
+    small = dp.shrink(
+        model, data, lambda out, y: F.cross_entropy(out["logits"], y), budget
+    )
+    assert small.out.in_features == 12
+
+
+def test_batches_that_are_dicts():
+    model, budget = Pair(), dp.Budget(macs=0.5)
+    data = [{"a": a, "b": b, "labels": labels} for a, b, labels in pairs()]
+    small = dp.shrink(model, data, lambda out, _: out["loss"], budget)
+    assert small.out.in_features == 12
+
+
+def test_a_report_can_be_printed(digits, capsys):
+    model, data, _ = digits
+    dp.shrink(model, data, F.cross_entropy, dp.Budget(macs=0.5), report=print)
+    text = capsys.readouterr().out
+    assert "macs: " in text
+    assert "9.weight: output error" in text
+
+
+def test_progress_is_told(digits):
+    model, data, _ = digits
+    told = []
+    budget = dp.Budget(macs=0.5)
+    dp.shrink(model, data, F.cross_entropy, budget, progress=lambda *a: told.append(a))
+    assert told[0][0] == "finding groups"
+    assert told[-1] == ("done", 1, 1)
+
+
+def test_errors_say_what_to_do(digits):
+    model, data, _ = digits
+    with pytest.raises(ArgumentError, match="data has no batches"):
+        dp.shrink(model, [], F.cross_entropy, dp.Budget(macs=0.5))
+    with pytest.raises(ArgumentError, match="a pair of inputs and targets"):
+        dp.shrink(model, [data[0][0]], F.cross_entropy, dp.Budget(macs=0.5))
+    with pytest.raises(ArgumentError, match="cannot be met"):
+        dp.shrink(model, data, F.cross_entropy, dp.Budget(macs=0.001))
+    with pytest.raises(ArgumentError, match="nothing can be removed"):
+        dp.shrink(
+            nn.Linear(64, 10),
+            [(torch.rand(2, 64), data[0][1][:2])],
+            F.cross_entropy,
+            dp.Budget(macs=0.5),
+        )

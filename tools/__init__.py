@@ -1,0 +1,1 @@
+"""What the repository does to itself: tables, pictures and formulas of the pages."""

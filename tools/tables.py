@@ -1,0 +1,251 @@
+"""Markdown tables of the README and the site, made from the records.
+
+`python -m tools.tables` prints every table and refreshes those in README.md. In the
+site they are filled in when it is built. A table stands between two comments:
+
+    <!-- table: demo -->
+    <!-- end -->
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+
+from diffprune.errors import ArgumentError
+from paper import frontier as front, step_times
+from paper.__main__ import EXPERIMENTS
+from paper.ablations import live_removal, sigma, zeta
+from paper.records import read_figures, read_records
+
+ROOT: Final = Path(__file__).parent.parent
+README: Final = ROOT / "README.md"
+
+Record = Mapping[str, Any]
+Row = Sequence[str]
+MakeTable = Callable[[Path], str]
+"""From the root of the repository to a table."""
+
+_SLOT = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def fill(text: str, root: Path = ROOT) -> str:
+    """Put every table into its place; what stood there before is replaced.
+
+    Args:
+        text: A page in Markdown.
+        root: The folder that `results` and `paper/results` are in.
+
+    Raises:
+        KeyError: If there is no table of that name.
+    """
+    return _SLOT.sub(
+        lambda slot: f"{slot[1]}\n{TABLES[slot[2]](root)}\n\n{slot[3]}", text
+    )
+
+
+def demo(root: Path) -> str:
+    """The demo, a row for every seed."""
+    header = (
+        "seed", "test error, dense", "pruned", "open gates", "connected units",
+        "parameters", "MACs per image",
+    )  # fmt: skip
+    paths = sorted((root / "results" / "demo").glob("seed-?.json"))
+    return _table(header, map(_demo_row, map(_load, paths)), "diffprune demo --seed 0")
+
+
+def benchmarks(root: Path) -> str:
+    """What was timed against what, a row for every measurement."""
+    header = (
+        "what", "compared with", "ms", "ms", "ratio", "quartiles", "undisturbed",
+        "target",
+    )  # fmt: skip
+    records = map(_load, sorted((root / "results" / "benchmarks").glob("*.json")))
+    rows = [
+        _benchmark_row(measurement)
+        for record in records
+        for measurement in record.get("measurements", ())
+    ]
+    return _table(header, rows, "make bench")
+
+
+def coverage(root: Path) -> str:
+    """The report on public architectures, below its own title."""
+    report = root / "results" / "coverage" / "README.md"
+    if not report.exists():
+        return _missing("make coverage")
+    return report.read_text(encoding="utf-8").partition("\n")[2].strip()
+
+
+def generated(root: Path) -> str:
+    """How removal fared on random networks, from a count that may still go on."""
+    header = ("networks", "exact", "refused", "wrong", "crashed", "groups cut")
+    rows = [
+        (
+            f"{record['done']:,}",
+            *(f"{record['verdicts'].get(name, 0):,}" for name in header[1:5]),
+            f"{record['groups']:,}",
+        )
+        for record in map(_load, sorted((root / "results/generated").glob("*.json")))
+    ]
+    command = "PYTHONPATH=tests python -m benchmarks.generated --stop 20000"
+    return _table(header, rows, command)
+
+
+def budgets(root: Path) -> str:
+    """Multiply-adds asked for and got, with the error that remains, per network."""
+    names = {
+        "mlp-digits": "784-300-100-10, digits",
+        "lenet5-mnist": "LeNet-5, MNIST",
+        "wrn10-cifar10": "WRN-10-1, 10,000 of CIFAR-10",
+    }
+    found = {
+        (name, record["asked"]): f"{record['asked'] * record['used']:.4f} "
+        f"({100 * (1 - record['test_accuracy']):.1f} %)"
+        for name in names
+        for record in map(
+            _load, (root / "results/budgets" / name).glob("macs-*-0.001-5.json")
+        )
+    }
+    asked = sorted({part for _, part in found}, reverse=True)
+    rows = [
+        (f"{part:g}", *(found.get((name, part), "") for name in names))
+        for part in asked
+    ]
+    return _table(("asked", *names.values()), rows, "python -m benchmarks.budgets")
+
+
+def paper_table(name: str) -> MakeTable:
+    """A table of the paper next to ours, as `python -m paper table` prints it."""
+
+    def make(root: Path) -> str:
+        try:
+            runs = read_records(root / "paper/results" / name)
+        except ArgumentError:
+            return _missing(f"python -m paper table {name} --run")
+        return _markdown(EXPERIMENTS[name].table(runs))
+
+    return make
+
+
+def frontier(root: Path) -> str:
+    """Published networks and ours, the smallest first."""
+    try:
+        runs = read_records(root / "paper/results/frontier")
+    except ArgumentError:
+        return _missing("python -m paper frontier --run")
+    return _markdown(front.table(front.points(runs)))
+
+
+def figures_table(
+    file: str, command: str, row: Callable[..., Any], show: Callable[[Any], Table]
+) -> MakeTable:
+    """A table of figures that `python -m paper` measured and prints."""
+    typed = f"python -m paper {command} --run"
+
+    def make(root: Path) -> str:
+        try:
+            found = read_figures(root / "paper/results" / file, typed)["results"]
+        except ArgumentError:
+            return _missing(typed)
+        return _markdown(show([row(**result) for result in found]))
+
+    return make
+
+
+TABLES: Final[Mapping[str, MakeTable]] = {
+    "demo": demo,
+    "lenet5": paper_table("lenet5"),
+    "wrn": paper_table("wrn"),
+    "wrn-step": figures_table(
+        "wrn/step.json", "steps wrn-28-10", step_times.Timing, step_times.paper_table
+    ),
+    "zeta": figures_table("zeta.json", "ablation zeta", zeta.Result, zeta.table),
+    "sigma": figures_table("sigma.json", "ablation sigma", sigma.Result, sigma.table),
+    "live-removal": figures_table(
+        "live_removal.json",
+        "ablation live_removal",
+        live_removal.Result,
+        live_removal.table,
+    ),
+    "budgets": budgets,
+    "frontier": frontier,
+    "benchmarks": benchmarks,
+    "coverage": coverage,
+    "generated": generated,
+}
+
+
+def _demo_row(record: Record) -> Row:
+    dense, pruned = record["dense"], record["pruned"]
+    return (
+        str(record["seed"]),
+        f"{dense['test_error']:.2f} %",
+        f"{pruned['test_error']:.2f} %",
+        "-".join(map(str, pruned["raw_widths"])),
+        "-".join(map(str, pruned["effective_widths"])),
+        _of(pruned["parameters"], dense["parameters"]),
+        _of(pruned["macs"], dense["macs"]),
+    )
+
+
+def _benchmark_row(measurement: Record) -> Row:
+    low, high = measurement["spread"]
+    target = measurement["target"]
+    return (
+        measurement["subject"],
+        measurement["reference"],
+        f"{measurement['subject_ms']:.2f}",
+        f"{measurement['reference_ms']:.2f}",
+        f"{measurement['ratio']:.2f}",
+        f"{low:.2f} to {high:.2f}",
+        f"{measurement['undisturbed']:.2f}" if "undisturbed" in measurement else "",
+        "" if target is None else f"{target:.2f}",
+    )
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,} ({part / whole:.1%})"
+
+
+def _markdown(table: Table) -> str:
+    """A table for a terminal as Markdown; bold rows stay bold."""
+    header = [str(column.header) for column in table.columns]
+    cells = zip(*(map(str, column.cells) for column in table.columns), strict=True)
+    rows = [
+        [f"**{cell}**" if row.style == "bold" and cell else cell for cell in found]
+        for row, found in zip(table.rows, cells, strict=True)
+    ]
+    text = _table(header, rows, "")
+    return f"{text}\n\n{table.caption}." if table.caption else text
+
+
+def _table(header: Row, rows: Iterable[Row], command: str) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    if not lines:
+        return _missing(command)
+    ruler = f"|{' --- |' * len(header)}"
+    return "\n".join([f"| {' | '.join(header)} |", ruler, *lines])
+
+
+def _missing(command: str) -> str:
+    return f"*There is no record yet; `{command}` makes one.*"
+
+
+def _load(path: Path) -> Record:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def main() -> None:
+    """Print all tables, and refresh those of the README."""
+    for name, make in TABLES.items():
+        sys.stdout.write(f"{name}\n\n{make(ROOT)}\n\n")
+    README.write_text(fill(README.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
