@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
 
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
+from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
@@ -124,6 +125,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
     try:
         with (
             mode(model, training=training),
+            narrow(model),
             tracked_sizes(model, run) as log,
             quiet(),
             torch.no_grad(),

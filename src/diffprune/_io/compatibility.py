@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
+from diffprune._graph import latent_sizes
 from diffprune._io.blueprint import Blueprint, Size, is_inside, sizes_of
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -73,7 +74,7 @@ def _new_sizes(
             continue
         if path not in modules:
             raise _other(saved, model, f"it has a module `{path}`, the model has none")
-        before = sizes_of(modules[path])
+        before = {**sizes_of(modules[path]), **latent_sizes(modules[path])}
         # What a fresh model does not have was noted by its forward, not built into it.
         new = {n: s for n, s in sizes.items() if n in before and s != before[n]}
         for name, size in new.items():
