@@ -233,10 +233,11 @@ def latent_sizes(module: nn.Module) -> dict[str, int]:
     return dict.fromkeys(LATENT, module.head_dim)
 
 
-def narrow_(module: nn.MultiheadAttention) -> None:
-    """Make a layer one whose heads can be cut; it computes what it did."""
+def narrow_(module: nn.Module) -> None:
+    """Make attention a layer whose heads can be cut; it computes what it did."""
     vars(module).update(latent_sizes(module))
-    module.__class__ = _narrow_kind(type(module))
+    kind = cast("type[nn.MultiheadAttention]", type(module))
+    module.__class__ = _narrow_kind(kind)
 
 
 def narrow_named_(model: nn.Module, names: Iterable[str]) -> None:
@@ -244,7 +245,7 @@ def narrow_named_(model: nn.Module, names: Iterable[str]) -> None:
     names = tuple(names)
     for path, module in model.named_modules(remove_duplicate=False):
         if latent_sizes(module) and any(name.startswith(f"{path}.") for name in names):
-            narrow_(cast("nn.MultiheadAttention", module))
+            narrow_(module)
 
 
 @contextmanager
@@ -254,7 +255,7 @@ def narrow(model: nn.Module) -> Generator[None]:
     kinds = [type(module) for module in found]
     try:
         for module in found:
-            narrow_(cast("nn.MultiheadAttention", module))
+            narrow_(module)
         yield
     finally:
         for module, kind in zip(found, kinds, strict=True):

@@ -1,11 +1,11 @@
 """Make the changes that turn a fresh model into a saved one. Decides nothing."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
-from diffprune._graph import narrow_named_
+from diffprune._graph import latent_sizes, narrow_
 from diffprune._io.compatibility import Changes, slots
 from diffprune.gates import fold_gates
 
@@ -16,21 +16,12 @@ def change_(model: nn.Module, changes: Changes) -> dict[Tensor, Tensor]:
     fold_gates(model)
     for path, module in changes.modules.items():
         model.set_submodule(path, module)
-    narrow_named_(model, _changed(model, changes))
     for path, sizes in changes.sizes.items():
-        vars(model.get_submodule(path)).update(sizes)
+        module = model.get_submodule(path)
+        if latent_sizes(module).keys() & sizes:
+            narrow_(module)
+        vars(module).update(sizes)
     return _replace_tensors_(model, changes.tensors, home)
-
-
-def _changed(model: nn.Module, changes: Changes) -> Iterator[str]:
-    """Names of integers and tensors that will not be as large as they are."""
-    places = slots(model)
-    for path, sizes in changes.sizes.items():
-        yield from (f"{path}.{name}" for name in sizes)
-    for name, tensor in changes.tensors.items():
-        place = places[name]
-        if place is not None and place.shape != tensor.shape:
-            yield name
 
 
 def _replace_tensors_(

@@ -74,9 +74,11 @@ def _new_sizes(
             continue
         if path not in modules:
             raise _other(saved, model, f"it has a module `{path}`, the model has none")
-        before = {**sizes_of(modules[path]), **latent_sizes(modules[path])}
+        latent = latent_sizes(modules[path])
+        before = {**sizes_of(modules[path]), **latent}
         # What a fresh model does not have was noted by its forward, not built into it.
-        new = {n: s for n, s in sizes.items() if n in before and s != before[n]}
+        known = {n: s for n, s in sizes.items() if n in before}
+        new = {n: s for n, s in known.items() if s != before[n] or n in latent}
         for name, size in new.items():
             if not _is_smaller(size, before[name]):
                 where = f"{path}.{name}".lstrip(".")
