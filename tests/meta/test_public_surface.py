@@ -40,6 +40,7 @@ SURFACE = {
     },
     "diffprune.gates": {
         "ApproximateBernoulli": "base u threshold sharpness * validate_args",
+        "BaseGate": "* dim index",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
         "init_std beta_margin dim base index min_open",
         "GateLike": "*args **kwargs",
@@ -48,7 +49,7 @@ SURFACE = {
         "g": "sample u beta zeta",
         "gate_weight": "layer name * index **options",
         "load_sparse": "model path",
-        "named_gates": "model",
+        "named_gates": "model kind",
         "parameter_groups": "model * weight_decay lr gate_lr",
         "save_sparse": "model path",
     },
@@ -134,13 +135,15 @@ SURFACE = {
 }
 METHODS = {
     "diffprune.Budget": "asked needed_steps to_dict",
-    "diffprune.Gate": "at_floor extra_repr forward is_open keep_ margin penalty "
+    "diffprune.Gate": "at_floor draw extra_repr forward is_open keep_ margin penalty "
     "prob_open reopening sample sharpness size values",
     "diffprune.Pruner": "add_copy finalize gates groups history kept "
     "load_state_dict model parameter_groups penalty plan remove_closed_ shape "
     "state_dict step summary units",
     "diffprune.gates.ApproximateBernoulli": "expand has_rsample prob_open rsample "
     "sample support",
+    "diffprune.gates.BaseGate": "draw forward is_open keep_ margin penalty reopening "
+    "size values",
     "diffprune.gates.GateLike": "is_open keep_ margin named_parameters penalty "
     "reopening size values",
     "diffprune.surgery.Certificate": "",
@@ -214,9 +217,14 @@ def test_arguments_are_these(module, name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_are_these(name):
-    members = vars(pydoc.locate(name)).items()
     kinds = classmethod | property
-    found = (k for k, v in members if callable(v) or isinstance(v, kinds))
+    found = {
+        member
+        for kind in pydoc.locate(name).__mro__
+        if kind.__module__.startswith("diffprune.")
+        for member, value in vars(kind).items()
+        if callable(value) or isinstance(value, kinds)
+    }
     assert " ".join(sorted(k for k in found if k[0] != "_")) == METHODS[name]
 
 
