@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from diffprune._core.files import write_text
+from diffprune._core.files import make_folder, write_text
 from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.report.frontier import Reference
 from diffprune.lab.runs.records import Run, read_runs
@@ -39,18 +39,14 @@ def write_report(
         The file.
 
     Raises:
-        ArgumentError: If there is no run, nothing in one yet, or nowhere to write.
+        ArgumentError: If there is no run, or nothing in one yet.
+        StorageError: If the disk refuses; an earlier page is as it was.
         MissingPackageError: If altair is not installed.
     """
     html = _html(_read_begun(runs), references, measure=measure, trust=trust)
     path = Path(out)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, html)
-    except OSError as error:
-        raise ArgumentError(
-            f"cannot write `{path}`: {error.strerror}. Name another file."
-        ) from error
+    make_folder(path.parent)
+    write_text(path, html)
     return path
 
 
