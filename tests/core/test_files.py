@@ -1,12 +1,15 @@
 """A file is whole or absent, whatever the disk does."""
 
+import logging
 import os
 import stat
+import warnings
 
 import pytest
 import torch
 
 from diffprune._core import files
+from diffprune._graph import quiet
 from diffprune.errors import ArgumentError, StorageError
 
 CALLS = ["open", "fsync"]
@@ -85,3 +88,37 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "taken").touch()
     with pytest.raises(StorageError, match="taken/deeper`: Not a directory"):
         files.make_folder(tmp_path / "taken" / "deeper")
+
+
+def test_files_get_their_names_once_all_are_complete(tmp_path):
+    target = tmp_path / "new" / "model.onnx"
+    with files.written_whole(target) as partial:
+        partial.write_bytes(b"graph")
+        partial.with_name("model.onnx.data").write_bytes(b"weights")
+        assert not target.exists()
+    names = {file.name: file.read_bytes() for file in target.parent.iterdir()}
+    assert names == {"model.onnx": b"graph", "model.onnx.data": b"weights"}
+
+
+def write_half(target):
+    with files.written_whole(target) as partial:
+        partial.write_bytes(b"half")
+        raise OSError("full")
+
+
+def test_after_a_failure_everything_is_as_before(tmp_path):
+    target = tmp_path / "model.onnx"
+    target.write_bytes(b"older")
+    with pytest.raises(OSError, match="full"):
+        write_half(target)
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"older"]
+
+
+def test_silence_ends(caplog):
+    with quiet():
+        warnings.warn("not heard", stacklevel=1)
+        logging.getLogger("torch").error("not heard")
+    logging.getLogger("torch").error("heard")
+    with pytest.warns(UserWarning, match="heard"):
+        warnings.warn("heard", stacklevel=1)
+    assert caplog.messages == ["heard"]

@@ -10,6 +10,7 @@ import errno
 import hashlib
 import os
 import secrets
+import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,11 +33,14 @@ _DIGEST: Final = "digest"
 def write_files(contents: Mapping[Path, bytes | memoryview]) -> None:
     """Replace files, all in one folder, once all new ones are complete and on the disk.
 
+    Their folder is made if need be.
+
     Raises:
         StorageError: If the disk refuses; the earlier files are as they were.
     """
     partials = {path: _partial(path) for path in contents}
     first = next(iter(contents))
+    make_folder(first.parent)
     with storing(first):
         try:
             for path, data in contents.items():
@@ -70,6 +74,39 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
         StorageError: If the disk refuses; the earlier file is as it was.
     """
     write_files({path: data})
+
+
+@contextmanager
+def written_whole(path: Path) -> Generator[Path]:
+    """Give a place to write a file to; the file gets its name once nothing failed.
+
+    Files that are written beside it, such as `model.onnx.data`, are moved along with
+    it. An older file of that name stays until then. Its folder is made if need be.
+
+    Raises:
+        StorageError: If the disk refuses; the earlier files are as they were.
+
+    Examples:
+        >>> target = Path(tempfile.mkdtemp()) / "notes.txt"
+        >>> with written_whole(target) as partial:
+        ...     _ = partial.write_text("all of it")
+        ...     print(target.exists())
+        False
+        >>> target.read_text()
+        'all of it'
+    """
+    make_folder(path.parent)
+    with (
+        storing(path),
+        tempfile.TemporaryDirectory(dir=path.parent, prefix=".partial-") as folder,
+    ):
+        yield Path(folder) / path.name
+        files = list(Path(folder).iterdir())
+        for file in files:
+            sync(file)
+        for file in files:
+            file.replace(path.parent / file.name)
+        sync(path.parent)
 
 
 def write_text(path: Path, text: str) -> None:

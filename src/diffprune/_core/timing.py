@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 
 import torch
+from platformdirs import user_cache_path
 
-from diffprune._core.files import make_folder, write_text
+from diffprune._core.files import write_text
 from diffprune.errors import StorageError
 
 Prepare: TypeAlias = Callable[[torch.device], Callable[[], object] | None]
@@ -76,7 +77,8 @@ class Timings:
 
     def __init__(self, device: torch.device, folder: Path | None = None) -> None:
         self._device = device
-        self._path = (folder or _cache()) / f"{_digest(_machine(device))}.json"
+        folder = folder or user_cache_path("diffprune") / "latency"
+        self._path = folder / f"{_digest(_machine(device))}.json"
         self._known: dict[str, float | None] = _read(self._path)
         self.is_new = False
 
@@ -99,7 +101,6 @@ class Timings:
         if not self.is_new:
             return
         try:
-            make_folder(self._path.parent)
             write_text(self._path, json.dumps({**_read(self._path), **self._known}))
         except StorageError as error:
             _LOG.info("timings are not kept for the next time: %s", error)
@@ -117,11 +118,6 @@ def _read(path: Path) -> dict[str, float | None]:
         for value in known.values()
     )
     return known if is_whole else {}
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "diffprune" / "latency"
 
 
 def _machine(device: torch.device) -> str:

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from diffprune._core.files import make_folder, write_text
+from diffprune._core.files import write_text
 from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.report.frontier import Reference
 from diffprune.lab.runs.records import Run, read_runs
@@ -45,7 +45,6 @@ def write_report(
     """
     html = _html(_read_begun(runs), references, measure=measure, trust=trust)
     path = Path(out)
-    make_folder(path.parent)
     write_text(path, html)
     return path
 

@@ -9,8 +9,8 @@ from torch import nn
 
 import diffprune as dp
 from diffprune._core import files
-from diffprune._io.sparse import load_sparse, save_sparse
 from diffprune.errors import ArgumentError
+from diffprune.gates.sparse import load_sparse, save_sparse
 from paper.models.lenet5 import LeNet5
 
 
