@@ -50,8 +50,8 @@ class MovingInputs:
         now = _Kind.of(model)
         if now == self._kind:
             return self._inputs
-        is_mapping = isinstance(self._inputs, Mapping)
-        inputs: Any = dict(self._inputs) if is_mapping else self._inputs
+        given: Any = self._inputs
+        inputs = dict(given) if isinstance(given, Mapping) else given
         return pytree.tree_map_only(Tensor, lambda x: self._moved(x, now), inputs)
 
     def _moved(self, x: Tensor, now: _Kind) -> Tensor:
