@@ -15,7 +15,8 @@ from torch import Tensor
 from diffprune._core.types import Int
 from diffprune._graph import Groups
 from diffprune._graph.axes import Atom, Axis, atoms, mask
-from diffprune._graph.rule_api import Axes, Call, Step, Value
+from diffprune._graph.ops.zero_rules import any_of
+from diffprune._graph.rule_api import Axes, Call, MaskT, OpRule, Step, Value, Zeros
 from diffprune._graph.zeros import Spreading, unit_numbers
 from diffprune._pruner.placement import Keep
 from diffprune._surgery.dead_units import dead_units
@@ -76,6 +77,17 @@ class GateRule:
                 call.unify(x.axes[dim], other.x.axes[other.dim])
         self.links.append(link)
         return link.out.axes
+
+    def as_rule(self) -> OpRule:
+        """All that is known of the gate op: a unit is removed when its gate is zero."""
+        return OpRule(axes=self, zeros=_zero_behind_gate)
+
+
+def _zero_behind_gate(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+    """Zero where the input is, and at all units behind the gate that are removed."""
+    x = step.inputs[0]
+    own = zeros.atoms(step.outputs[0]) - zeros.atoms(x)
+    return any_of([zeros.of(x), {atom: zeros.full(atom) for atom in own}])
 
 
 def needed_units(
