@@ -13,11 +13,23 @@ import torch
 from torch import Tensor
 
 from diffprune._core.types import Int
-from diffprune._graph import Groups
-from diffprune._graph.axes import Atom, Axis, atoms, mask
-from diffprune._graph.ops.zero_rules import any_of
-from diffprune._graph.rule_api import Axes, Call, MaskT, OpRule, Step, Value, Zeros
-from diffprune._graph.zeros import Spreading, unit_numbers
+from diffprune._graph import (
+    Atom,
+    Axes,
+    Axis,
+    Call,
+    Groups,
+    MaskT,
+    OpRule,
+    Spreading,
+    Step,
+    Value,
+    Zeros,
+    any_of,
+    atoms,
+    mask,
+    unit_numbers,
+)
 from diffprune._pruner.placement import Keep
 from diffprune._surgery.dead_units import dead_units
 
