@@ -40,6 +40,9 @@ class Gate(nn.Module):
             dimensions from `dim` on. By default each element is a unit.
         min_open: This many units with the largest log-odds never close (ties by index).
 
+    Attributes:
+        listener: Called with the values of every forward pass, if anybody listens.
+
     Examples:
         >>> gate = Gate(3)
         >>> gate(torch.ones(2, 3)).shape, gate.is_open()
@@ -75,6 +78,7 @@ class Gate(nn.Module):
         checks.check_base(base, u, dropout)
         self.u: F.Activation = u
         self.sigma, self.dim, self.base, self.min_open = sigma, dim, base, min_open
+        self.listener: Callable[[Tensor], None] | None = None
         bound = 2 * init_std
         self.logits = nn.Parameter(
             nn.init.trunc_normal_(torch.empty(size), std=init_std, a=-bound, b=bound)
@@ -108,6 +112,8 @@ class Gate(nn.Module):
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Multiply the units of `x` by their values; the dtype of `x` is kept."""
         values = self.values()
+        if self.listener is not None:
+            self.listener(values)
         if self.index is not None:
             values = values.gather(0, self.index.flatten()).view(self.index.shape)
         if not torch.compiler.is_exporting():
