@@ -17,8 +17,7 @@ from diffprune._choice.forward import watch_maps
 from diffprune._choice.watch import Watch
 from diffprune._choice.worth import Leaving, order_units
 from diffprune._core.types import Float
-from diffprune._graph import PruneGroup
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs, PruneGroup
 
 
 @final

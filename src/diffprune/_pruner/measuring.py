@@ -15,7 +15,7 @@ from diffprune._choice.evidence import GroupEvidence
 from diffprune._choice.observer import Observer
 from diffprune._choice.worth import Leaving, order_units
 from diffprune._core.types import Float, Int
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
 from diffprune._pruner.gated_model import GatedModel
 from diffprune._pruner.placement import Keep
 

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from diffprune._core.types import Float
-from diffprune._graph import PruneGroup
-from diffprune._graph.groups import table
+from diffprune._graph import PruneGroup, table
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune.gates import Gate, GateLike
 

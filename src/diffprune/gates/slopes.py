@@ -45,14 +45,15 @@ class Slopes:
         self._heard = dict[Names, Tensor]()
         self._known: dict[Names, Tensor] = {}
 
-    def listen(self, name: str, values: Float[Tensor, " units"]) -> None:
+    def listen(self, name: str, values: Float[Tensor, "*examples units"]) -> None:
         """Hear the gradient of the values of one gate when it comes."""
         if values.requires_grad and not torch.compiler.is_compiling():
             values.register_hook(partial(self.hear, (name,)))
 
     def hear(self, names: Names, gradient: Float[Tensor, " all"]) -> None:
         """Take the gradient of the values of some gates into account."""
-        gradient, before = precise(gradient.detach()), self._heard.get(names)
+        gradient = precise(gradient.detach()).reshape(-1, gradient.shape[-1]).sum(0)
+        before = self._heard.get(names)
         if before is None or before.shape != gradient.shape:
             self._heard[names] = gradient.square()
         else:
