@@ -183,6 +183,8 @@ def viewed(
 def _shared(
     op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[Any, bool]]:
+    if not isinstance(op, OpOverload):
+        return  # a function without a schema, of which nothing is known: it is frozen
     schema = op._schema  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no public name
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is None:

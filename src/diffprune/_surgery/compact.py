@@ -1,6 +1,5 @@
 """Remove what a model does not use. Knows no method that made it so."""
 
-import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils import prune
 
+from diffprune._core.copying import copied
 from diffprune._core.types import Bool
 from diffprune._graph import (
     Atom,
@@ -98,7 +98,7 @@ def _permanent(model: ModuleT) -> ModuleT:
         # The product of weight and mask, made anew in every forward; copies of it
         # must not drag its gradient history along.
         vars(module)[name] = getattr(module, name).detach()
-    plain = copy.deepcopy(model)
+    plain = copied(model)
     for module, name in list(_masked(plain)):
         prune.remove(module, name)
     return plain

@@ -4,7 +4,6 @@ Two models and example inputs go in; a `Certificate` comes out, or a `RemovalErr
 says where the two part.
 """
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, final
 
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from diffprune._core.copying import copied
 from diffprune._core.types import Bool
 from diffprune._graph import Atom, ExampleInputs, Groups, mask as axis_mask
 from diffprune._surgery.apply import named_tensors
@@ -46,7 +46,7 @@ def mask(
         groups: Its groups.
         keep: For each group to mask, by name, which of its units stay.
     """
-    masked = copy.deepcopy(model)
+    masked = copied(model)
     mask_(masked, groups, {groups[name].atom: kept for name, kept in keep.items()})
     return masked
 
@@ -87,7 +87,7 @@ def certify(
     Raises:
         RemovalError: If they differ, or the smaller one does not run.
     """
-    fine, other = in_double(original, inputs), copy.deepcopy(small)
+    fine, other = in_double(original, inputs), copied(small)
     other = other.double() if fine.is_double else other
     found = _compare_models(fine.returned, other, fine.inputs)
     if not found.is_equal:
@@ -202,11 +202,11 @@ class Fine(NamedTuple, Generic[ModuleT]):
 
 def in_double(model: ModuleT, inputs: ExampleInputs) -> Fine[ModuleT]:
     """Copy a model, in double precision if it runs in it."""
-    fine, fine_inputs = copy.deepcopy(model).double(), doubled(inputs)
+    fine, fine_inputs = copied(model).double(), doubled(inputs)
     try:
         returned = outputs(fine, fine_inputs)
     except Exception:  # noqa: BLE001 - a layer may raise anything about a dtype
-        coarse = copy.deepcopy(model)
+        coarse = copied(model)
         return Fine(coarse, inputs, outputs(coarse, inputs), is_double=False)
     return Fine(fine, fine_inputs, returned, is_double=True)
 
