@@ -19,10 +19,12 @@ from diffprune._graph.groups import (
     Groups as Groups,
     PruneGroup as PruneGroup,
     TensorAxis as TensorAxis,
+    table as table,
 )
 from diffprune._graph.infer import Solution as Solution, where as where
 from diffprune._graph.ops import functional_op as functional_op
 from diffprune._graph.ops.zero_rules import (
+    all_of as all_of,
     always_zero as always_zero,
     zero_if_all as zero_if_all,
     zero_if_any as zero_if_any,
@@ -45,7 +47,7 @@ from diffprune._graph.rule_api import (
     Zeros as Zeros,
     never_zero as never_zero,
 )
-from diffprune._graph.trace import (
+from diffprune._graph.tracing import (
     ExampleInputs as ExampleInputs,
     Trace as Trace,
     call_arguments as call_arguments,
@@ -55,6 +57,7 @@ from diffprune._graph.trace import (
     trace as trace,
 )
 from diffprune._graph.zeros import (
+    Memory as Memory,
     Silence as Silence,
     Silencer as Silencer,
     Spreading as Spreading,

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
 from diffprune._surgery.compare import Certificate, Comparison, Gap, Outputs, outputs
 from diffprune._surgery.drawn_inputs import drawn, repeated
 
