@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from diffprune._graph import ExampleInputs, call_arguments, mode
+from diffprune._graph import ExampleInputs, as_written, call_arguments, mode
 from diffprune._surgery.same_draws import same_draws, seeded
 
 
@@ -209,7 +209,13 @@ def outputs(
     """
     args, kwargs = call_arguments(inputs)
     draws = same_draws if training else seeded
-    with mode(model, training=training), spared(model), torch.no_grad(), draws(seed):
+    with (
+        mode(model, training=training),
+        as_written(model),
+        spared(model),
+        torch.no_grad(),
+        draws(seed),
+    ):
         return tensors(model(*args, **kwargs))
 
 
