@@ -22,6 +22,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.utils import _pytree as pytree
 
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
+from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
@@ -225,6 +226,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
         with (
             mode(model, training=training),
             as_written(model),
+            narrow(model),
             tracked_sizes(model, run) as log,
             quiet(),
             torch.no_grad(),
