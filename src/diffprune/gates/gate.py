@@ -101,9 +101,8 @@ class Gate(BaseGate):
         self.register_buffer("threshold", beta_margin * weakest)
 
     def _state(self, name: str, value: float | None, *, learned: bool) -> None:
-        tensor = (
-            None if value is None else torch.tensor([float(value)])
-        )  # sharding takes no scalars
+        # Of one dimension: what shards parameters takes no scalars.
+        tensor = None if value is None else torch.tensor([float(value)])
         if learned and tensor is not None:
             self.register_parameter(name, nn.Parameter(tensor))
         else:
