@@ -19,6 +19,7 @@ SURFACE = {
         "init_std beta_margin dim base index min_open",
         "Pruner": "model example_inputs * strength budget freeze heads rules gate "
         "remove_every reopen patience round_to on_removal on_budget",
+        "benchmark": "dense small example_inputs * compiled rounds",
         "by_macs": "strength",
         "by_parameters": "strength",
         "compact": "model example_inputs **options",

@@ -33,7 +33,9 @@ class Shown(str):  # noqa: SLOT000 - its parts are kept for `_repr_html_`
         after: Sequence[str] = (),
     ) -> "Shown":
         """Lay the table out as text, and remember its parts."""
-        made = super().__new__(cls, "\n".join([*before, *aligned(rows, numbers), *after]))
+        made = super().__new__(
+            cls, "\n".join([*before, *aligned(rows, numbers), *after])
+        )
         made._parts = rows, numbers, before, after
         return made
 

@@ -1,10 +1,11 @@
-"""What is left of a model, gate by gate, as a table of plain text."""
+"""What is left of a model, gate by gate, as a table."""
 
 from collections.abc import Mapping, Sequence
 
 import torch
 
-from diffprune._graph import PruneGroup, table
+from diffprune._core.shown import Shown
+from diffprune._graph import PruneGroup
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune.gates import Gate, GateLike
 
@@ -17,7 +18,7 @@ def summarise(
     now: RemovalRecord,
     dense: RemovalRecord,
     asked: Sequence[str],
-) -> str:
+) -> Shown:
     """Per gate: units left of all, open ones, costs of one; then totals.
 
     Args:
@@ -32,8 +33,7 @@ def summarise(
         f"{now.parameters:,} of {dense.parameters:,} parameters, "
         f"{now.macs:,} of {dense.macs:,} MACs"
     )
-    lines = table([HEADER, *rows], numbers=range(1, len(HEADER)))
-    return "\n".join([*lines, totals, *asked])
+    return Shown([HEADER, *rows], numbers=range(1, len(HEADER)), after=[totals, *asked])
 
 
 @torch.no_grad()
