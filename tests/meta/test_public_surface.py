@@ -14,7 +14,7 @@ import diffprune
 
 SURFACE = {
     "diffprune": {
-        "Budget": "* macs parameters memory size latency steps",
+        "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
         "init_std beta_margin dim base index min_open",
         "Pruner": "model example_inputs * strength budget freeze heads rules gate "
@@ -138,7 +138,7 @@ METHODS = {
     "diffprune.Budget": "asked needed_steps to_dict",
     "diffprune.Gate": "at_floor draw extra_repr forward is_open keep_ margin penalty "
     "prob_open reopening sample sharpness size values",
-    "diffprune.Pruner": "add_copy finalize gates groups history kept "
+    "diffprune.Pruner": "add_copy example_inputs finalize gates groups history kept "
     "load_state_dict model parameter_groups penalty plan remove_closed_ shape "
     "state_dict step summary units",
     "diffprune.gates.ApproximateBernoulli": "expand has_rsample prob_open rsample "
