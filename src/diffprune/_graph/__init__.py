@@ -21,6 +21,12 @@ from diffprune._graph.groups import (
     TensorAxis as TensorAxis,
 )
 from diffprune._graph.infer import Solution as Solution, where as where
+from diffprune._graph.narrow_attention import (
+    latent_sizes as latent_sizes,
+    narrow_ as narrow_,
+    narrow_named_ as narrow_named_,
+    widen_ as widen_,
+)
 from diffprune._graph.ops import functional_op as functional_op
 from diffprune._graph.ops.zero_rules import (
     always_zero as always_zero,

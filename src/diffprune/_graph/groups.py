@@ -268,6 +268,7 @@ def _names(
         layer = producer.tensor.rpartition(".")[0] or producer.tensor
         shared.setdefault(layer, []).append(atom)
     roles = {
+        **dict.fromkeys(_atoms_of(solution, solution.facts.inside_values), "value_dim"),
         **dict.fromkeys(_atoms_of(solution, solution.facts.inside_heads), "head_dim"),
         **dict.fromkeys(_atoms_of(solution, solution.facts.heads), "heads"),
     }

@@ -21,6 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
 
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
+from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
@@ -158,6 +159,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
         with (
             mode(model, training=training),
             as_written(model),
+            narrow(model),
             tracked_sizes(model, run) as log,
             quiet(),
             torch.no_grad(),
