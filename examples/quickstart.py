@@ -65,8 +65,8 @@ def main() -> None:
     print(f"reloaded from {folder}/: {torch.equal(again(points), small(points))}")
     try:
         print(f"exported to {dp.to_onnx(small, points[:2], 'small.onnx')}")
-    except MissingPackageError as error:
-        print(error)
+    except MissingPackageError as missing:
+        print(missing)
 
 
 if __name__ == "__main__":

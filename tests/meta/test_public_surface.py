@@ -130,6 +130,7 @@ SURFACE = {
         "MissingPackageError": "",
         "RemovalError": "",
         "RuleError": "",
+        "StorageError": "",
         "TraceError": "",
         "UnknownNameError": "",
     },

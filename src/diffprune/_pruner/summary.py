@@ -41,7 +41,7 @@ def summarise(
     ]
     totals = (
         f"{now.parameters:,} of {dense.parameters:,} parameters, "
-        f"{now.macs:,} of {dense.macs:,} MACs"
+        f"{now.macs:,} of {dense.macs:,} MACs for the example inputs"
     )
     return Shown([HEADER, *rows], numbers=range(1, len(HEADER)), after=[totals, *asked])
 
