@@ -254,5 +254,17 @@ def _stub(strides: list[object], wider: object) -> Stub:
     return Stub(tuple(map(_natural, strides)), wider)
 
 
-def _certificate(max_absolute: float, max_relative: float, dtype: str) -> Certificate:
-    return Certificate(float(max_absolute), float(max_relative), str(dtype))
+def _certificate(
+    max_absolute: float,
+    max_relative: float,
+    dtype: str,
+    compared: list[str] | tuple[str, ...] = (),
+    doubts: list[str] | tuple[str, ...] = (),
+) -> Certificate:
+    return Certificate(
+        float(max_absolute),
+        float(max_relative),
+        str(dtype),
+        tuple(map(str, compared)),
+        tuple(map(str, doubts)),
+    )
