@@ -64,7 +64,7 @@ def fold_and_refit_(
     values = {name: tensor.detach().clone() for name, tensor in tensors.items()}
     try:
         return refit_(gated.model, before.whole, kept, before.inputs)
-    except (ArgumentError, RuntimeError, torch.linalg.LinAlgError) as error:
+    except (ArgumentError, RuntimeError) as error:
         with torch.no_grad():
             for name, tensor in tensors.items():
                 tensor.copy_(values[name])
