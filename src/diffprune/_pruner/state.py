@@ -11,6 +11,7 @@ from diffprune._core.types import Int
 from diffprune._graph import Atom, Groups, PruneGroup
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune._pruner.placement import Keep
+from diffprune._surgery.compare import Certificate
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError
 
@@ -25,6 +26,7 @@ class SavedRun:
         looks: How often in a row each unit was found closed, by gate.
         steps: Steps the run had made.
         history: Its removals.
+        certificate: Of the last one, if there was any.
     """
 
     gates: Mapping[str, Keep]
@@ -32,6 +34,7 @@ class SavedRun:
     looks: Mapping[str, Int[Tensor, " units"]]
     steps: int
     history: Sequence[RemovalRecord]
+    certificate: Certificate | None
 
 
 def read_state(
@@ -80,7 +83,8 @@ def _read(
         if looks[name].shape != (size,):
             raise ArgumentError(f"it counts {len(looks[name])} units for `{name}`.")
     history = [RemovalRecord.from_dict(record) for record in state["history"]]
-    return SavedRun(gates, atoms, looks, int(state["steps"]), history)
+    steps = int(state["steps"])
+    return SavedRun(gates, atoms, looks, steps, history, plan.certificate)
 
 
 def as_mask(kept: Sequence[int], length: int) -> Keep:
