@@ -4,7 +4,6 @@ A profile hook sees every call of a Python function. Raising there is what Ctrl-
 between any two steps, and stands for whatever else may fail.
 """
 
-import copy
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -76,39 +75,44 @@ def run_injected(action, number):
 def everything(*roots):
     """All that roots hold: identities of tensors, and values of everything."""
     found, seen = [], set()
-
-    def visit(name, value):
+    waiting = [(f"root{number}", root) for number, root in enumerate(roots)]
+    while waiting:
+        name, value = waiting.pop()
         if isinstance(value, Tensor):
             grad = None if value.grad is None else value.grad.clone()
             found.append((name, id(value), value.detach().clone(), grad))
-        elif isinstance(value, dict):
-            for key, item in list(value.items()):
-                label = id(key) if isinstance(key, Tensor) else key
-                visit(f"{name}[{label}]", item)
-        elif isinstance(value, list | tuple):
-            for number, item in enumerate(value):
-                visit(f"{name}[{number}]", item)
-        elif isinstance(value, nn.Module | Optimizer) or _is_ours(value):
-            if id(value) not in seen:
-                seen.add(id(value))
-                found.append((name, id(value), type(value), None))
-                for key, item in list(vars(value).items()):
-                    visit(f"{name}.{key}", item)
         elif isinstance(value, int | float | str | bool | None):
             found.append((name, None, value, None))
-
-    for number, root in enumerate(roots):
-        visit(f"root{number}", root)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            waiting += _held(name, value)
     return found
+
+
+def _held(name, value):
+    if isinstance(value, dict):
+        labels = [id(key) if isinstance(key, Tensor) else key for key in value]
+        pairs = zip(labels, value.values(), strict=True)
+        return [(f"{name}[{label}]", item) for label, item in pairs]
+    if isinstance(value, list | tuple):
+        return [(f"{name}[{number}]", item) for number, item in enumerate(value)]
+    if isinstance(value, nn.Module | Optimizer) or _is_ours(value):
+        kind = [(f"{name} is a", type(value).__name__)]
+        return kind + [(f"{name}.{key}", item) for key, item in vars(value).items()]
+    return []
 
 
 def _is_ours(value):
     kind = type(value)
     mutable = kind.__module__.startswith("diffprune.") and hasattr(value, "__dict__")
-    return mutable and not isinstance(value, type) and kind.__name__ not in _IMMUTABLE
+    return mutable and not isinstance(value, type) and kind.__name__ not in _SKIPPED
 
 
-_IMMUTABLE = {"Groups", "PruneGroup", "Solution", "Algebra", "Network", "GateRule"}
+_SKIPPED = {
+    # What cannot change, and running means, which count a step before it is taken.
+    "Groups", "PruneGroup", "Solution", "Algebra", "Network", "GateRule", "Slopes",
+    "Observer", "Measuring",
+}  # fmt: skip
 
 
 def difference(before, after):
@@ -121,12 +125,7 @@ def difference(before, after):
             )
             same = same and (one[3] is None) == (other[3] is None)
         elif same:
-            same = one[2] == other[2] or one[2] != one[2]  # noqa: PLR0124 - NaN
+            same = one[2] == other[2] or one[2] != one[2]
         if not same:
             return f"{one[0]} became {other[0]}: {one[2]!r} -> {other[2]!r}"
     return None if len(before) == len(after) else "something was added or lost"
-
-
-def copied(*objects):
-    """Fresh copies that belong together."""
-    return copy.deepcopy(objects)

@@ -49,7 +49,7 @@ def test_an_optimizer_made_before_the_pruner_is_refused_at_the_first_step():
 def test_an_optimizer_without_the_weights_is_refused():
     pruner = gated()
     optimizer = optim.SGD(pruner.parameter_groups()[1]["params"], lr=0.1)
-    with pytest.raises(ArgumentError, match="`0.weight` may be cut, and is in no"):
+    with pytest.raises(ArgumentError, match=r"`0.weight` may be cut, and is in no"):
         pruner.step(optimizer)
 
 

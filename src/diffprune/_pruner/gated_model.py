@@ -171,7 +171,8 @@ class GatedModel(Generic[ModuleT]):
         to_be_cut = _to_be_cut(plan, tensors, cut, of_gates)
         check_can_follow(optimizers, to_be_cut, may_reset=self.resets_state)
 
-        check = None if step is None else self._output_check()
+        inputs = self.example_inputs
+        check = None if step is None else OutputCheck(self.model, inputs)
         models = [self.model, *self.copies]
         try:
             with all_or_nothing(self, *optimizers):
@@ -189,6 +190,7 @@ class GatedModel(Generic[ModuleT]):
                 self.groups = cut.groups
                 self.plan = replace(self.plan.then(plan), certificate=found)
                 self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
+                self.pooled.slopes.keep_(cut.gates)
                 if step is not None:
                     self.history.append(self.shape(step, found))
         except RemovalError as error:
@@ -234,7 +236,8 @@ class GatedModel(Generic[ModuleT]):
         Raises:
             RemovalError: If outputs would change; nothing has changed.
         """
-        check = self._output_check()
+        # Gates may have noise in train mode; the folded model has none.
+        check = OutputCheck(self.model, self.example_inputs, modes=(False,))
         try:
             check.certify(self.without_gates())
         except RemovalError as error:
@@ -252,9 +255,6 @@ class GatedModel(Generic[ModuleT]):
         """Keep the most promising closed units, where widths have to be multiples."""
         width = -(-int(keep.sum()) // self._round_to) * self._round_to
         return widen(keep, width, self.gates[name].margin().detach().cpu())
-
-    def _output_check(self) -> OutputCheck:
-        return OutputCheck(self.model, self.example_inputs)
 
     def _explained(
         self, error: RemovalError, check: OutputCheck, keep: Mapping[str, Keep]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -74,7 +75,10 @@ class UserGates:
 
     def pooled(self, model: nn.Module) -> PooledGates:
         """The gates of the model, for their penalty: each layer asks for its values."""
-        return PooledGates(self.gates(model))
+        pooled = PooledGates(self.gates(model))
+        for name, gate in named_gates(model).items():
+            gate.listener = partial(pooled.slopes.listen, name)
+        return pooled
 
     def units(self, groups: Groups) -> dict[str, PruneGroup]:
         """What each gate decides about, by the name of the gate."""
