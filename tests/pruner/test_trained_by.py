@@ -96,7 +96,7 @@ class Wrapper(optim.Optimizer):
 
 def test_the_state_inside_a_wrapper_follows():
     pruner = gated()
-    base = optim.Adam(pruner.parameter_groups(lr=0.1))
+    base = optim.Adam(pruner.parameter_groups(lr=1e-3))
     wrapper = Wrapper(base)
     train_(pruner, wrapper)
     close_(pruner)
