@@ -24,6 +24,7 @@ from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
+from diffprune._pruner.settling import BeforeCut, fold_and_refit_
 from diffprune._pruner.setup import (
     PATIENCE,
     REMOVE_EVERY,
@@ -282,7 +283,9 @@ class Pruner(Generic[ModuleT]):
         if not self._is_due(now):
             self.steps, self._checked = now, checked
             return None
-        with self._all_or_nothing(optimizers):
+        # The last removal for a budget folds the gates into the weights.
+        folded = [] if self.controller is None else self._gated.tensors()
+        with self._all_or_nothing(optimizers, folded):
             self.steps, self._checked = now, checked
             if self.controller is not None:
                 return self._follow_(self.controller, optimizers)
@@ -320,7 +323,7 @@ class Pruner(Generic[ModuleT]):
         """
         self._check_running()
         with self._all_or_nothing(optimizers, self._gated.tensors()):
-            if are_finite(dict(self.model.named_parameters())):
+            if not self._gated.is_folded and are_finite(self._parameters()):
                 if self.controller is not None:
                     self._meet_(self.controller, optimizers)
                 keep = {name: gate.is_open() for name, gate in self.gates.items()}
@@ -328,6 +331,7 @@ class Pruner(Generic[ModuleT]):
                 self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
             self._measuring.forget_()
             self._gated.fold_()
+            self._gated.release_()
             self._is_finished = True
         return self.model
 
@@ -363,9 +367,9 @@ class Pruner(Generic[ModuleT]):
             "units": dict(self.dense.units),
             "kept": {n: numbers.tolist() for n, numbers in self.kept.items()},
             "present": {
-                name: units.tolist()
-                for name, units in self._gated.placement.present(self.model).items()
+                name: units.tolist() for name, units in self._gated.present().items()
             },
+            "folded": self._gated.is_folded,
             "looks": {n: looks.tolist() for n, looks in self._policy.looks.items()},
             "squares": {n: s.tolist() for n, s in self._measuring.squares().items()},
             "measuring": self._measuring.state_dict(),
@@ -402,6 +406,8 @@ class Pruner(Generic[ModuleT]):
                 self.controller.load_state_dict(state["budget"])
             self._strengths = self._compute_strengths()
             self._measuring.load_state_dict(state.get("measuring"))
+            if state.get("folded", False):
+                gated.fold_(optimizers, is_checked=False)
             self._listen_(self.steps)
 
     def _is_due(self, step: int) -> bool:
@@ -413,7 +419,7 @@ class Pruner(Generic[ModuleT]):
         return bool(every(step)) if callable(every) else step % every == 0
 
     def _remove_closed_(self, optimizers: Sequence[Optimizer]) -> RemovalRecord | None:
-        if not are_finite(dict(self.model.named_parameters())):
+        if self._gated.is_folded or not are_finite(self._parameters()):
             return None
         cut = self._gated.cut(self._policy.keep())
         return self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
@@ -422,15 +428,29 @@ class Pruner(Generic[ModuleT]):
         self, controller: Controller, optimizers: Sequence[Optimizer]
     ) -> RemovalRecord | None:
         """Take the next step on the way to a budget."""
-        if not are_finite(dict(self.model.named_parameters())):
+        if controller.is_closing and not are_finite(self._parameters()):
             return None
-        record, tick = None, controller.tick(self.steps)
+        record, before = None, self._before_cut(controller)
+        tick = controller.tick(self.steps)
         if tick.keep is not None:
             record = self._remove_(controller, tick.keep, optimizers)
         record = self._after_removal_(record)
+        if controller.is_settled and not self._gated.is_folded:
+            kept = self._gated.last_cut.tensors
+            fold_and_refit_(self._gated, kept, before, optimizers)
         if tick.met is not None and self._on_budget is not None:
             self._on_budget(tick.met, self._gated.without_gates())
         return record
+
+    def _before_cut(self, controller: Controller) -> BeforeCut | None:
+        """The model as it is before the last units leave, if it can be fitted then."""
+        inputs, is_last = self._measuring.inputs, controller.is_last_round
+        if not inputs or not controller.is_closing or not is_last:
+            return None
+        return BeforeCut(self._gated.without_gates(), inputs)
+
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return dict(self.model.named_parameters())
 
     def _remove_(
         self,
@@ -448,7 +468,7 @@ class Pruner(Generic[ModuleT]):
     def _listen_(self, step: int) -> None:
         """Measure what units are worth if some are about to leave for a budget."""
         if self.controller is not None and self.controller.is_near(step):
-            self._measuring.listen_(for_refit=False)
+            self._measuring.listen_(for_refit=self.controller.is_last_round)
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""
@@ -480,7 +500,8 @@ class Pruner(Generic[ModuleT]):
             cut = {place.tensor for group in self.groups for place in group.axes}
             found = self.model.named_parameters(remove_duplicate=False)
             parameters = {name: p for name, p in found if name in cut}
-            check_optimizers(optimizers, parameters, self.gates)
+            gates = {} if self._gated.is_folded else self.gates
+            check_optimizers(optimizers, parameters, gates)
 
     def _after_removal_(self, record: RemovalRecord | None) -> RemovalRecord | None:
         """Push on what is left, and tell the user."""
