@@ -16,7 +16,7 @@ def count(name: str, value: object, least: int = 1) -> int:
         >>> count("steps", 3)
         3
     """
-    is_count = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    is_count = not isinstance(value, bool) and isinstance(value, numbers.Integral)
     if not is_count or int(value) < least:  # pyright: ignore[reportArgumentType] - it is one
         raise ArgumentError(
             f"{name} must be a whole number of at least {least}, got {value!r}."
@@ -36,7 +36,7 @@ def number(
         >>> number("lr", 1e-3)
         0.001
     """
-    is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    is_real = not isinstance(value, bool) and isinstance(value, numbers.Real)
     if not is_real or not math.isfinite(value) or not least <= value <= most:  # pyright: ignore[reportArgumentType,reportOperatorIssue] - it is one
         lower = "" if least == -math.inf else f" of at least {least:g}"
         upper = "" if most == math.inf else f" and at most {most:g}"

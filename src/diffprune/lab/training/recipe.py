@@ -134,8 +134,9 @@ def _check_numbers(recipe: Recipe) -> None:
     count("seed", recipe.seed, least=0)
     number("lr", recipe.lr)
     for name in ("gate_lr", "weight_decay", "clip_norm", "strength"):
-        if getattr(recipe, name) is not None:
-            number(name, getattr(recipe, name))
+        value = getattr(recipe, name)
+        if value is not None and not isinstance(value, Mapping):
+            number(name, value)
 
 
 MakeRecipe = Callable[[int], Recipe]
