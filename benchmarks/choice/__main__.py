@@ -1,7 +1,7 @@
 """The command: makes what has no record yet, then prints the table.
 
-`--table` only prints. It needs Torch-Pruning: `make choice` runs it in an environment
-of its own.
+`--table` only prints; names of tasks confine it to them. It needs Torch-Pruning: `make
+choice` runs it in an environment of its own.
 """
 
 import sys
@@ -14,7 +14,7 @@ def main(arguments: list[str]) -> None:
     if "--table" not in arguments:
         from benchmarks.choice.runner import run  # noqa: PLC0415 - needs Torch-Pruning
 
-        run()
+        run(arguments)
     print(table.markdown([*record.load().values()]))
 
 

@@ -2,6 +2,7 @@
 
 import time
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -146,9 +147,21 @@ def _mac_costs(model: nn.Module, x: Tensor, target: float) -> Costs:
 
 def from_scratch(model: nn.Module, task: Task, seed: int, target: float) -> Cut:
     """A network of the same part of every width, with fresh weights."""
-    found = lot(model, task, seed, target, refit=False)
     torch.manual_seed(seed)
+    if task.narrow is not None:
+        return Cut(_narrowed(model, task.narrow, task, target), 0.0, 0.0)
+    found = lot(model, task, seed, target, refit=False)
     for module in found.model.modules():
         if callable(reset := getattr(module, "reset_parameters", None)):
             reset()
     return found
+
+
+def _narrowed(
+    model: nn.Module, narrow: Callable[[float], nn.Module], task: Task, target: float
+) -> nn.Module:
+    """The widest network of those that have the same part of all widths."""
+    image = task.data().train.images[:1]
+    most = target * macs(model, image)
+    parts = [number / 64 for number in range(64, 0, -1)]
+    return next(small for part in parts if macs(small := narrow(part), image) <= most)

@@ -7,7 +7,7 @@ networks are kept under build/choice, so that a chosen learning rate is not run 
 import hashlib
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -29,22 +29,27 @@ COMPUTES: Final = (0.0, 0.25, 1.0)
 SCREEN_TARGET: Final = 0.25
 SCREEN_COMPUTE: Final = 1 / 16
 RATE_TARGET: Final = 0.25
+RATE_COMPUTE: Final = 0.25
 KEPT_PEERS: Final = 3
 _FOLDER: Final = ROOT / "build" / "choice"
 
 
-def run() -> None:
-    """Make all that is missing."""
+def run(names: Collection[str] = ()) -> None:
+    """Make all that is missing.
+
+    Args:
+        names: Tasks to confine it to; none means all.
+    """
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")  # Torch-Pruning's own, and torch's about oneDNN
     for compute in COMPUTES:
         for seed in SEEDS:
-            for asked in _cells(seed, compute):
+            for asked in _cells(names or TASKS, seed, compute):
                 _measured(asked)
 
 
-def _cells(seed: int, compute: float) -> Iterator[Record]:
-    for task in TASKS.values():
+def _cells(names: Collection[str], seed: int, compute: float) -> Iterator[Record]:
+    for task in (TASKS[name] for name in names):
         _measured(Record(kind="dense", task=task.name, seed=seed))
         methods = compared(_screened(task), compute)
         for target in task.targets:
@@ -81,9 +86,15 @@ def _screened(task: Task) -> list[str]:
 def _rate(asked: Record) -> float:
     """The learning rate of a method: the best of three on held-out images.
 
-    It is chosen on the first seed and one target, for each compute.
+    It is chosen on the first seed, one target and short training.
     """
-    base = replace(asked, kind="rate", seed=SEEDS[0], target=RATE_TARGET)
+    base = replace(
+        asked,
+        kind="rate",
+        seed=SEEDS[0],
+        target=RATE_TARGET,
+        compute=RATE_COMPUTE,
+    )
     found = [_measured(replace(base, rate=rate)) for rate in RATES]
     return min(found, key=lambda one: one.held_out_loss or torch.inf).rate
 

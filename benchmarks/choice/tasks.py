@@ -53,6 +53,8 @@ class Task:
         rate: Peak learning rate of the pretraining.
         epochs: Passes of the pretraining over `train`.
         targets: Parts of the multiply-adds to cut to.
+        narrow: Makes it with a part of all widths, where cutting a part of every group
+            does not come to the same: the stream of a transformer is no group.
     """
 
     name: str
@@ -65,6 +67,7 @@ class Task:
     rate: float
     epochs: int
     targets: tuple[float, ...] = (0.5, 0.25, 0.1)
+    narrow: Callable[[float], nn.Module] | None = None
 
     @property
     def examples(self) -> int:
@@ -135,6 +138,10 @@ def _channels_last(make: Callable[[], nn.Module]) -> nn.Module:
     return make().to(memory_format=torch.channels_last)
 
 
+def _narrow_vit(part: float) -> nn.Module:
+    return ViT(4 * max(1, round(16 * part)), 4, max(1, round(128 * part)))
+
+
 def _adam(parameters: Iterable[Any], rate: float) -> Optimizer:
     return Adam(parameters, lr=rate)
 
@@ -183,6 +190,7 @@ TASKS: Final = {
             optimizer=_adamw,
             rate=2e-3,
             epochs=8,
+            narrow=_narrow_vit,
         ),
         Task(
             "lstm",
