@@ -38,4 +38,5 @@ def compared(peers: Sequence[str], compute: float) -> list[str]:
     if not compute:
         with_refit = [name + REFIT for name in (*peers, LOT)]
         return [OURS, *peers, LOT, *with_refit]
-    return [OURS, *peers, peers[0] + REFIT, LOT + REFIT, SCRATCH]
+    telling = [OURS, peers[0], peers[0] + REFIT, SCRATCH]
+    return telling if compute == 1 else [*telling, *peers[1:], LOT + REFIT]
