@@ -12,7 +12,7 @@ from diffprune._graph.axes import atoms
 from diffprune._graph.groups import Groups, collect
 from diffprune._graph.infer import Solution, solve
 from diffprune._graph.rule_api import Frozen, Op, Rule
-from diffprune._graph.trace import ExampleInputs, trace
+from diffprune._graph.tracing import ExampleInputs, trace
 from diffprune._graph.width_constraints import layer_attributes, settle
 from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError

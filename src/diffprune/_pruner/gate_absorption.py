@@ -1,7 +1,8 @@
 """Multiply the values of a placed gate into the parameters around it.
 
-Open values are positive, and a positive factor passes through reshaping, pooling and
-rectifiers: forwards into whatever reads the gate, or backwards into what feeds it.
+A positive factor passes through reshaping, pooling and rectifiers: forwards into
+whatever reads the gate, or backwards into what feeds it. The values of `Gate` are never
+negative; those of other gates may be.
 """
 
 from collections.abc import Iterator
@@ -11,10 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Float, Int
-from diffprune._graph import Groups
-from diffprune._graph.axes import Axis, atoms
-from diffprune._graph.rule_api import Step, Value
-from diffprune._graph.zeros import unit_numbers
+from diffprune._graph import Axis, Groups, Step, Value, atoms, unit_numbers
 from diffprune._pruner.gate_links import Link
 
 Target: TypeAlias = tuple[str, int]
@@ -37,6 +35,8 @@ def absorb_(
         values: What it multiplies each element by.
         inputs: Which elements of its input it reads; all if None.
     """
+    if bool((values < 0).any()):
+        return False
     read = _readers(groups, link)
     if read is not None:
         _multiply_(model, groups, read, link.behind(groups), values)

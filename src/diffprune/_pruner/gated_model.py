@@ -14,9 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._costs.network import Network
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import count
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
 from diffprune._pruner.snapshot import Snapshot

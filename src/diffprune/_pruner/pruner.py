@@ -14,9 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from diffprune._budget import Budget, Controller
 from diffprune._core.types import Float, Int
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.rule_api import Op, Rule
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.gated_model import RemovalRecord, check_same
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
