@@ -130,6 +130,8 @@ def uniform_widths(model: nn.Module, x: Tensor, target: float) -> list[int]:
     """Widths that are the same part of every group, then one more where it fits."""
     costs, sizes = _mac_costs(model, x, target), [g.size for g in find_groups(model, x)]
     part = uniform_part(sizes, costs)
+    if not costs.fit(torch.ones(len(sizes), dtype=torch.float64)):
+        raise RuntimeError(f"no widths cost {target} of the multiply-adds")
     widths = [max(1, int(part * size)) for size in sizes]
     for number in sorted(range(len(sizes)), key=lambda n: widths[n] - part * sizes[n]):
         widths[number] += 1

@@ -59,26 +59,25 @@ def summary(records: Sequence[Record]) -> str:
         "network", "training", "MACs", "dense", "diffprune", "best peer", "difference",
         "best peer + refit", "difference", "seeds",
     )  # fmt: skip
-    rows = list[Row]()
-    for task, compute, target in _cells(records):
-        cell = _cell(records, task, compute, target)
-        if OURS in cell:
-            peers = {name: e for name, e in cell.items() if is_peer(name)}
-            own = {name: e for name, e in peers.items() if not name.endswith(REFIT)}
-            fitted = {name: e for name, e in peers.items() if name.endswith(REFIT)}
-            rows.append(
-                (
-                    TITLES[task],
-                    COMPUTES[compute],
-                    f"{target:g}",
-                    str(estimate(_dense(records, task).values())),
-                    str(estimate(cell[OURS].values())),
-                    *_against(cell[OURS], own),
-                    *_against(cell[OURS], fitted),
-                    str(len(cell[OURS])),
-                )
-            )
-    return _table(header, rows)
+    return _table(header, [_summed(records, *cell) for cell in _cells(records)])
+
+
+def _summed(records: Sequence[Record], task: str, compute: float, target: float) -> Row:
+    cell = _cell(records, task, compute, target)
+    ours = cell.get(OURS, {})
+    peers = {name: errors for name, errors in cell.items() if is_peer(name)}
+    own = {name: e for name, e in peers.items() if not name.endswith(REFIT)}
+    fitted = {name: e for name, e in peers.items() if name.endswith(REFIT)}
+    return (
+        TITLES[task],
+        COMPUTES[compute],
+        f"{target:g}",
+        str(estimate(_dense(records, task).values())),
+        str(estimate(ours.values())) if ours else "cannot",
+        *_against(ours, own),
+        *_against(ours, fitted),
+        str(len(ours) or max(map(len, peers.values()), default=0)),
+    )
 
 
 def _against(ours: Errors, peers: dict[str, Errors]) -> tuple[str, str]:
@@ -86,12 +85,14 @@ def _against(ours: Errors, peers: dict[str, Errors]) -> tuple[str, str]:
     full = {name: e for name, e in peers.items() if e.keys() >= ours.keys()}
     if not full:
         return "", ""
-    best = min(full, key=lambda name: mean(full[name][seed] for seed in ours))
-    difference = estimate(ours[seed] - full[best][seed] for seed in ours)
+    seeds = ours.keys() or set[int].intersection(*(set(e) for e in full.values()))
+    best = min(full, key=lambda name: mean(full[name][seed] for seed in seeds))
     short = best.removeprefix(PEER).removesuffix(REFIT)
-    found = estimate(full[best][seed] for seed in ours)
-    sign = "+" if difference.mean > 0 else ""
-    return f"{found} ({short})", f"{sign}{difference}"
+    found = f"{estimate(full[best][seed] for seed in seeds)} ({short})"
+    if not ours:
+        return found, ""
+    difference = estimate(ours[seed] - full[best][seed] for seed in seeds)
+    return found, f"{'+' if difference.mean > 0 else ''}{difference}"
 
 
 def detail(records: Sequence[Record], task: str) -> str:
@@ -110,10 +111,15 @@ def detail(records: Sequence[Record], task: str) -> str:
 
 
 def _shown(records: Sequence[Record]) -> str:
-    errors = [r.test_error for r in records if r.test_error is not None]
+    errors = [r.test_error for r in records if _is_met(r)]
     if not errors:
         return "cannot" if records else ""
     return f"{estimate(errors)} ({len(errors)})"
+
+
+def _is_met(record: Record) -> bool:
+    """Whether there is a network, and it costs no more than it may."""
+    return record.test_error is not None and record.macs <= record.target
 
 
 def _cells(records: Sequence[Record]) -> list[tuple[str, float, float]]:
@@ -126,7 +132,7 @@ def _cell(
     records: Sequence[Record], task: str, compute: float, target: float
 ) -> dict[str, Errors]:
     found, wanted = dict[str, Errors](), (task, compute, target)
-    for r in (r for r in records if r.kind == "cell" and r.test_error is not None):
+    for r in (r for r in records if r.kind == "cell" and _is_met(r)):
         if (r.task, r.compute, r.target) == wanted:
             found.setdefault(r.method, {})[r.seed] = r.test_error
     return found

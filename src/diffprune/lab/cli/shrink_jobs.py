@@ -1,6 +1,6 @@
 """Shrink the network of a task without training, and say what that did."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -185,7 +185,7 @@ def _on(device: str, batches: Any) -> Iterator[tuple[Tensor, Tensor]]:  # noqa: 
 
 
 @contextmanager
-def progress_bar(console: Console) -> Iterator[Callable[[str, int, int], None]]:
+def progress_bar(console: Console) -> Generator[Callable[[str, int, int], None]]:
     """Show a bar for what is being done, and how long it has taken.
 
     Yields:
