@@ -12,12 +12,12 @@ from torch.nn.functional import cross_entropy
 import diffprune as dp
 from benchmarks.choice.tasks import Task, calibration
 from benchmarks.choice.training import macs
-from diffprune._budget.limits import make_limits
+from diffprune._budget.limits import as_costs, make_limits
 from diffprune._choice.allocation import Costs, uniform_part
 from diffprune._costs.network import Network
 from diffprune._graph import PruneGroup, find_groups
 from diffprune._graph.zeros import unit_numbers
-from diffprune._shrink.shrink import CHOOSING, FITTING, _as_costs, shrinkage
+from diffprune._shrink.shrink import CHOOSING, FITTING, shrinkage
 
 FORWARD = 1 / 3
 """What a forward pass costs, as a part of a forward and a backward pass."""
@@ -144,7 +144,7 @@ def _mac_costs(model: nn.Module, x: Tensor, target: float) -> Costs:
     groups = find_groups(model, x)
     network = Network(model, x, groups, [*groups])
     (limits,) = make_limits([dp.Budget(macs=target)], network)
-    return _as_costs(limits)
+    return as_costs(limits)
 
 
 def from_scratch(model: nn.Module, task: Task, seed: int, target: float) -> Cut:

@@ -14,7 +14,7 @@ import diffprune
 
 SURFACE = {
     "diffprune": {
-        "Budget": "* macs parameters memory size latency steps",
+        "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
         "init_std beta_margin dim base index min_open",
         "Pruner": "model example_inputs * strength budget freeze heads rules gate "
@@ -54,7 +54,7 @@ SURFACE = {
         "save_sparse": "model path",
     },
     "diffprune.surgery": {
-        "Certificate": "max_absolute max_relative dtype",
+        "Certificate": "max_absolute max_relative dtype compared doubts",
         "FrozenAxis": "name size reason",
         "Groups": "groups frozen attributes tensors products solution",
         "Plan": "kept tensors attributes stubs certificate",
@@ -65,7 +65,7 @@ SURFACE = {
         "TensorAxis": "tensor dim axis is_read is_parameter is_direction",
         "apply_plan": "model plan",
         "apply_plan_": "model plan",
-        "certify": "original small inputs * kept",
+        "certify": "original small inputs * kept modes twins",
         "compaction": "model example_inputs **options",
         "mask": "model groups keep",
         "plan_removal": "groups * keep round_to min_units scores",
@@ -146,7 +146,7 @@ METHODS = {
     "size values",
     "diffprune.gates.GateLike": "is_open keep_ margin named_parameters penalty "
     "reopening size values",
-    "diffprune.surgery.Certificate": "",
+    "diffprune.surgery.Certificate": "is_vacuous",
     "diffprune.surgery.FrozenAxis": "",
     "diffprune.surgery.Groups": "keep macs narrowed parameters sizes",
     "diffprune.surgery.Plan": "from_json then to_json without",

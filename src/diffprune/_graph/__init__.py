@@ -22,9 +22,17 @@ from diffprune._graph.groups import (
     table as table,
 )
 from diffprune._graph.infer import Solution as Solution, where as where
+from diffprune._graph.narrow_attention import (
+    latent_sizes as latent_sizes,
+    narrow_ as narrow_,
+    narrow_named_ as narrow_named_,
+    widen_ as widen_,
+)
 from diffprune._graph.ops import functional_op as functional_op
 from diffprune._graph.ops.zero_rules import (
+    all_of as all_of,
     always_zero as always_zero,
+    any_of as any_of,
     zero_if_all as zero_if_all,
     zero_if_any as zero_if_any,
     zero_if_first as zero_if_first,
@@ -37,6 +45,7 @@ from diffprune._graph.rule_api import (
     Axes as Axes,
     Call as Call,
     Contraction as Contraction,
+    MaskT as MaskT,
     Op as Op,
     OpRule as OpRule,
     Rule as Rule,
@@ -49,6 +58,7 @@ from diffprune._graph.rule_api import (
 from diffprune._graph.tracing import (
     ExampleInputs as ExampleInputs,
     Trace as Trace,
+    as_written as as_written,
     call_arguments as call_arguments,
     check_plain as check_plain,
     mode as mode,
@@ -56,6 +66,7 @@ from diffprune._graph.tracing import (
     trace as trace,
 )
 from diffprune._graph.zeros import (
+    Memory as Memory,
     Silence as Silence,
     Silencer as Silencer,
     Spreading as Spreading,

@@ -150,6 +150,9 @@ class Groups(Sequence[PruneGroup]):
             raise UnknownNameError(unknown_group(key, self))
         return named[key]
 
+    def __deepcopy__(self, memo: object) -> "Groups":
+        return self  # nothing of them ever changes, and a trace cannot be copied
+
     def __len__(self) -> int:
         return len(self.groups)
 
@@ -255,6 +258,7 @@ def _names(
         layer = producer.tensor.rpartition(".")[0] or producer.tensor
         shared.setdefault(layer, []).append(atom)
     roles = {
+        **dict.fromkeys(_atoms_of(solution, solution.facts.inside_values), "value_dim"),
         **dict.fromkeys(_atoms_of(solution, solution.facts.inside_heads), "head_dim"),
         **dict.fromkeys(_atoms_of(solution, solution.facts.heads), "heads"),
     }

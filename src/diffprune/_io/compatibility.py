@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import ParametrizationList
 
+from diffprune._graph import latent_sizes
 from diffprune._io.blueprint import Blueprint, Size, is_inside, sizes_of
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -47,6 +50,7 @@ def changes(saved: Saved, model: nn.Module) -> Changes:
     modules = _new_modules(saved, model)
     sizes = _new_sizes(saved, model, modules)
     _check_tensors(saved, model, modules)
+    _check_consistent(saved, model, modules)
     return Changes(modules, sizes, saved.tensors)
 
 
@@ -73,9 +77,11 @@ def _new_sizes(
             continue
         if path not in modules:
             raise _other(saved, model, f"it has a module `{path}`, the model has none")
-        before = sizes_of(modules[path])
+        latent = latent_sizes(modules[path])
+        before = {**sizes_of(modules[path]), **latent}
         # What a fresh model does not have was noted by its forward, not built into it.
-        new = {n: s for n, s in sizes.items() if n in before and s != before[n]}
+        known = {n: s for n, s in sizes.items() if n in before}
+        new = {n: s for n, s in known.items() if s != before[n] or n in latent}
         for name, size in new.items():
             if not _is_smaller(size, before[name]):
                 where = f"{path}.{name}".lstrip(".")
@@ -98,6 +104,43 @@ def _check_tensors(
     for name, place in expected.items():
         if place is not None and name not in saved.tensors:
             raise _other(saved, model, f"it lacks `{name}`")
+
+
+def _check_consistent(
+    saved: Saved, model: nn.Module, changed: Mapping[str, nn.Module]
+) -> None:
+    """Refuse a layer that says another width than its tensors have."""
+    for path, module in model.named_modules(remove_duplicate=False):
+        weight = saved.tensors.get(f"{path}.weight".lstrip("."))
+        if path in changed or is_inside(path, changed) or weight is None:
+            continue
+        said = {**sizes_of(module), **saved.blueprint.sizes.get(path, {})}
+        for name, width in _widths(module, tuple(weight.shape)).items():
+            if said[name] != width:
+                where = f"{path}.{name}".lstrip(".")
+                own = f"{path}.weight".lstrip(".")
+                raise _other(
+                    saved,
+                    model,
+                    f"it contradicts itself: `{where}` is {said[name]} and `{own}` has "
+                    f"the shape {list(weight.shape)}",
+                )
+
+
+def _widths(module: nn.Module, shape: tuple[int, ...]) -> dict[str, int]:
+    """What a layer of torch must say of itself when its weight has this shape."""
+    if isinstance(module, nn.Linear):
+        return dict(zip(("out_features", "in_features"), shape, strict=True))
+    if isinstance(module, nn.Embedding):
+        return dict(zip(("num_embeddings", "embedding_dim"), shape, strict=True))
+    if isinstance(module, nn.GroupNorm):
+        return {"num_channels": shape[0]}
+    if isinstance(module, _NormBase):
+        return {"num_features": shape[0]}
+    if isinstance(module, _ConvNd) and module.groups == 1:
+        own, read = ("in", "out") if module.transposed else ("out", "in")
+        return {f"{own}_channels": shape[0], f"{read}_channels": shape[1]}
+    return {}
 
 
 def _check_tensor(

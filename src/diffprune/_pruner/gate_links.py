@@ -19,9 +19,13 @@ from diffprune._graph import (
     Axis,
     Call,
     Groups,
+    MaskT,
+    OpRule,
     Spreading,
     Step,
     Value,
+    Zeros,
+    any_of,
     atoms,
     mask,
     unit_numbers,
@@ -41,6 +45,9 @@ class Link:
     x: Value
     out: Value
     dim: int
+
+    def __deepcopy__(self, memo: object) -> "Link":
+        return self  # part of a trace, which is shared
 
     def before(self, groups: Groups) -> Axis:
         """What the gated dimension of the input is made of."""
@@ -67,6 +74,9 @@ class GateRule:
         self._indexed = indexed
         self.links: list[Link] = []
 
+    def __deepcopy__(self, memo: object) -> "GateRule":
+        return self  # part of a trace, which is shared
+
     def __call__(self, call: Call, x: Value, values: Value, dim: int) -> Axes:
         """Give the output a dimension of its own, and remember both ends."""
         dim %= len(x.axes)
@@ -85,6 +95,17 @@ class GateRule:
                 call.unify(x.axes[dim], other.x.axes[other.dim])
         self.links.append(link)
         return link.out.axes
+
+    def as_rule(self) -> OpRule:
+        """All that is known of the gate op: a unit is removed when its gate is zero."""
+        return OpRule(axes=self, zeros=_zero_behind_gate)
+
+
+def _zero_behind_gate(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+    """Zero where the input is, and at all units behind the gate that are removed."""
+    x = step.inputs[0]
+    own = zeros.atoms(step.outputs[0]) - zeros.atoms(x)
+    return any_of([zeros.of(x), {atom: zeros.full(atom) for atom in own}])
 
 
 def needed_units(

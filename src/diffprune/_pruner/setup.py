@@ -2,6 +2,8 @@
 
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 
 from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
+from diffprune._choice import Leaving
 from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
     ExampleInputs,
@@ -44,12 +47,16 @@ PATIENCE: Final = 30
 
 def by_macs(strength: float) -> Callable[[PruneGroup], float]:
     """Strength per multiply-add: units that cost more are pushed harder."""
-    return lambda group: strength * group.macs
+    return partial(_times, strength, "macs")
 
 
 def by_parameters(strength: float) -> Callable[[PruneGroup], float]:
     """Strength per parameter: units that weigh more are pushed harder."""
-    return lambda group: strength * group.parameters
+    return partial(_times, strength, "parameters")
+
+
+def _times(strength: float, cost: str, group: PruneGroup) -> float:
+    return strength * getattr(group, cost)
 
 
 def default_gate(group: PruneGroup) -> Gate:
@@ -81,7 +88,8 @@ def make_gated_model_(
 
     if placed := named_gates(model):
         rule = GateRule([n for n, own in placed.items() if own.index is not None])
-        groups = find(model, example_inputs, {torch.ops.diffprune.gate: rule})
+        rules_of_gates: dict[Op, Rule] = {torch.ops.diffprune.gate: rule.as_rule()}
+        groups = find(model, example_inputs, rules_of_gates)
         check_placed(gate, strength, list(placed))
         by_user = UserGates(model, rule, find)
         return GatedModel(model, example_inputs, groups, by_user, round_to)
@@ -154,9 +162,18 @@ def strength_of(strength: Strength, group: PruneGroup) -> float | None:
 
 
 def make_controller(
-    budget: Budgets, gated: GatedModel[Any], round_to: int
+    budget: Budgets,
+    gated: GatedModel[Any],
+    orders: Callable[[], Mapping[str, Leaving]],
+    round_to: int,
 ) -> Controller:
     """Steer a gated model, of which nothing was removed yet, to its budgets.
+
+    Args:
+        budget: What to reach.
+        gated: The model.
+        orders: Says in which order the units of each gate should leave.
+        round_to: Widths are multiples of this.
 
     Raises:
         ArgumentError: If a budget cannot be met.
@@ -170,16 +187,25 @@ def make_controller(
             f"the gate of `{min(others)}` is not a `dp.Gate`, and a budget can steer "
             "no other.\nUse `strength=` for it."
         )
-    options = gates, gated.kept, round_to, gated.read
+    options = gates, orders, round_to, gated.read
     if all(one.latency is None for one in budgets):
         return Controller(budgets, gated.network(), *options)
-    whole = gated.without_gates()
+    timed = _Timed(gated, gated.without_gates())
+    return Controller(budgets, gated.network(), *options, timed)
 
-    def seconds(keep: Mapping[str, Keep]) -> dict[str, Measured]:
-        models = [gated.without_gates(keep), whole]
-        return {"latency": Measured(*measure_in_turns(models, gated.example_inputs))}
 
-    return Controller(budgets, gated.network(), *options, seconds)
+@dataclass(frozen=True)
+class _Timed:
+    """How long a model takes with fewer units, beside the whole one."""
+
+    gated: GatedModel[Any]
+    whole: nn.Module
+
+    def __call__(self, keep: Mapping[str, Keep]) -> dict[str, Measured]:
+        """The latency with these units of each gate."""
+        models, inputs = [self.gated.without_gates(keep), self.whole], self.gated
+        times = measure_in_turns(models, inputs.example_inputs)
+        return {"latency": Measured(*times)}
 
 
 def check_options(

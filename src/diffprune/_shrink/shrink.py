@@ -15,13 +15,12 @@ from diffprune._budget.budget import Budget
 from diffprune._budget.limits import (
     Limit,
     Measured,
+    as_costs,
     check_reachable,
     make_limits,
-    marginal,
 )
 from diffprune._choice import (
     Batch,
-    Costs,
     Leaving,
     Loss,
     Refit,
@@ -307,7 +306,7 @@ def _fitting(
 
     Where time is limited, what was chosen is timed, and chosen again if it takes more.
     """
-    costs = _as_costs(limits)
+    costs = as_costs(limits)
     fits_two = costs.fit(network.widths().clamp(max=max(LEAST_UNITS, round_to)))
     least = LEAST_UNITS if fits_two else 1
     widths = allocate(leaving, costs, least=least, round_to=round_to)
@@ -315,7 +314,7 @@ def _fitting(
         limits = _timed(network, limits, widths)
         if max(limit.used(_tensor(widths)) for limit in limits) <= 1:
             break
-        costs = _as_costs(limits)
+        costs = as_costs(limits)
         widths = allocate(leaving, costs, least=least, round_to=round_to)
     pairs = zip(leaving, widths, strict=True)
     return {group.name: group.keep(width) for group, width in pairs}, limits
@@ -332,21 +331,6 @@ def _timed(
         limit.measured(at, measured) if limit.name == "latency" else limit
         for limit in limits
     )
-
-
-def _as_costs(limits: Sequence[Limit]) -> Costs:
-    def used(widths: Widths) -> list[float]:
-        return [limit.used(widths) for limit in limits]
-
-    def price(widths: Widths) -> Widths:
-        parts = used(widths)
-        prices = [
-            limit.whole / limit.most * (part > 1)
-            for limit, part in zip(limits, parts, strict=True)
-        ]
-        return marginal(limits, prices, widths)
-
-    return Costs(used, price)
 
 
 def _tensor(widths: Iterable[int]) -> Widths:
