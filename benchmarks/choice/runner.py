@@ -157,6 +157,8 @@ def _small(task: Task, asked: Record) -> tuple[nn.Module, Record]:
     steps = max(0, int(images / part / BATCH)) if asked.compute else 0
     start = time.process_time()
     if steps:
+        # Torch crashes on strided 1x1 convolutions of few channels that lie last.
+        cut.model.to(memory_format=torch.contiguous_format)
         # Other data than in the pretraining comes first, the same for all methods.
         rate = asked.rate * task.rate
         train_(cut.model, task, 100 + asked.seed, steps, rate)
