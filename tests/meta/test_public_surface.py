@@ -16,9 +16,10 @@ SURFACE = {
     "diffprune": {
         "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
-        "init_std beta_margin dim base index min_open",
+        "init_std beta_margin dim base index min_open start",
         "Pruner": "model example_inputs * strength budget freeze heads rules gate "
         "remove_every reopen patience round_to on_removal on_budget",
+        "benchmark": "dense small example_inputs * compiled rounds",
         "by_macs": "strength",
         "by_parameters": "strength",
         "compact": "model example_inputs **options",
@@ -42,7 +43,7 @@ SURFACE = {
         "ApproximateBernoulli": "base u threshold sharpness * validate_args",
         "BaseGate": "* dim index",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
-        "init_std beta_margin dim base index min_open",
+        "init_std beta_margin dim base index min_open start",
         "GateLike": "*args **kwargs",
         "expected_l0": "model strength",
         "fold_gates": "module",
@@ -129,6 +130,7 @@ SURFACE = {
         "MissingPackageError": "",
         "RemovalError": "",
         "RuleError": "",
+        "StorageError": "",
         "TraceError": "",
         "UnknownNameError": "",
     },
@@ -137,7 +139,7 @@ METHODS = {
     "diffprune.Budget": "asked needed_steps to_dict",
     "diffprune.Gate": "at_floor draw extra_repr forward is_open keep_ margin penalty "
     "prob_open reopening sample sharpness size values",
-    "diffprune.Pruner": "add_copy finalize gates groups history kept "
+    "diffprune.Pruner": "add_copy example_inputs finalize gates groups history kept "
     "load_state_dict model parameter_groups penalty plan remove_closed_ shape "
     "state_dict step summary units",
     "diffprune.gates.ApproximateBernoulli": "expand has_rsample prob_open rsample "

@@ -19,7 +19,6 @@ from diffprune._graph.groups import (
     Groups as Groups,
     PruneGroup as PruneGroup,
     TensorAxis as TensorAxis,
-    table as table,
 )
 from diffprune._graph.infer import Solution as Solution, where as where
 from diffprune._graph.narrow_attention import (
