@@ -49,8 +49,13 @@ def estimate(values: Iterable[float]) -> Estimate:
 
 def markdown(records: Sequence[Record]) -> str:
     """The summary, then all methods, task by task."""
-    details = [f"### {TITLES[task]}\n\n{detail(records, task)}" for task in TITLES]
-    return "\n\n".join([summary(records), *details])
+    return f"{summary(records)}\n\n{details(records)}"
+
+
+def details(records: Sequence[Record]) -> str:
+    """All methods, task by task."""
+    parts = [f"### {TITLES[task]}\n\n{detail(records, task)}" for task in TITLES]
+    return "\n\n".join(parts)
 
 
 def summary(records: Sequence[Record]) -> str:

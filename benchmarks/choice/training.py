@@ -1,6 +1,7 @@
 """Train a plain network for a number of steps, and say how good one is."""
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -71,6 +72,7 @@ def macs(model: nn.Module, image: Tensor) -> int:
     model.eval()
     # So recurrent networks and attention run as the products that are counted.
     with (
+        warnings.catch_warnings(action="ignore"),  # of the next line, about GPUs
         torch.backends.mkldnn.flags(enabled=False),
         sdpa_kernel(SDPBackend.MATH),
         MacCounter() as counter,
