@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from benchmarks.choice import table as choice_table
+from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
 from paper import frontier as front, step_times
 from paper.__main__ import EXPERIMENTS
@@ -96,6 +98,15 @@ def generated(root: Path) -> str:
     return _table(header, rows, command)
 
 
+def choice(show: Callable[[Sequence[ChoiceRecord]], str]) -> MakeTable:
+    """Errors of networks that were cut by us and by others."""
+
+    def make(root: Path) -> str:
+        return show([*load_choices(root / "results/choice/records.jsonl").values()])
+
+    return make
+
+
 def budgets(root: Path) -> str:
     """Multiply-adds asked for and got, with the error that remains, per network."""
     names = {
@@ -173,6 +184,8 @@ TABLES: Final[Mapping[str, MakeTable]] = {
         live_removal.table,
     ),
     "budgets": budgets,
+    "choice": choice(choice_table.summary),
+    "choice-details": choice(choice_table.details),
     "frontier": frontier,
     "benchmarks": benchmarks,
     "coverage": coverage,
