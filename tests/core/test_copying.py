@@ -60,6 +60,7 @@ def test_layers_whose_weight_a_hook_computes_are_cut_in_training(hook, place):
     torch.testing.assert_close(model(x), before)
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script:DeprecationWarning")
 @pytest.mark.parametrize("whole", [True, False])
 def test_scripted_models_are_refused_by_name(whole):
     scripted = torch.jit.script(nn.Linear(5, 9))

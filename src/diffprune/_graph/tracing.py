@@ -221,15 +221,15 @@ def check_plain(model: nn.Module) -> None:
         )
     _check_unscripted(model)
     for name, parameter in model.named_parameters():
-        if parameter.is_inference():
-            raise ArgumentError(
-                f"`{name}` was made within `torch.inference_mode()` and can never be "
-                "changed.\nBuild or load the model outside of it."
-            )
         if isinstance(parameter, UninitializedParameter):
             raise ArgumentError(
                 f"`{name}` has no shape yet: its layer is lazy.\n"
                 "Call the model once on example inputs before looking for groups."
+            )
+        if parameter.is_inference():
+            raise ArgumentError(
+                f"`{name}` was made within `torch.inference_mode()` and can never be "
+                "changed.\nBuild or load the model outside of it."
             )
     on_meta = [name for name, p in model.named_parameters() if p.is_meta]
     if on_meta:
