@@ -1,21 +1,29 @@
 # Every target does its own set-up in .venv and is quiet about it once that is done.
 PYTHON ?= python3
+CONSTRAINTS ?= constraints.txt
 BIN := .venv/bin
 # The theme's advertisement for its successor is not a result of ours.
 export NO_MKDOCS_2_WARNING := 1
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint docs bench coverage clean
+.PHONY: demo test test-all check lint fmt docs bench coverage clean
 
 demo: $(READY)
 	@$(BIN)/diffprune demo
 
 test: lint
 	@$(BIN)/pytest -q -n 2 -m "not slow"
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 
 test-all: lint
 	@$(BIN)/pytest -q -n 2
+
+check: lint
+	@$(BIN)/pytest -q -n 2 -m "not slow" $(FAST)
+
+fmt: $(READY)
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
 
 lint: $(READY)
 	@$(BIN)/ruff check --quiet
@@ -24,7 +32,7 @@ lint: $(READY)
 	@$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports
 
 docs: $(READY)
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 	@echo "documentation written to site/index.html"
 
 bench: $(READY)
@@ -43,9 +51,9 @@ clean:
 		-r benchmarks/coverage/requirements.txt
 	@touch $@
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml $(CONSTRAINTS)
 	@echo "setting up .venv (about two minutes, once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv --upgrade-deps .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]' --group dev 2>&1 \
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[all]' --group dev 2>&1 \
 		| grep -v '^WARNING' || true
 	@$(BIN)/python -c "import diffprune, sklearn, pytest" && touch $@
