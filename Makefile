@@ -5,6 +5,10 @@ BIN := .venv/bin
 # The theme's advertisement for its successor is not a result of ours.
 export NO_MKDOCS_2_WARNING := 1
 READY := .venv/.ready
+# A minute of tests that touch every mechanism once; `make test` runs them all.
+FAST := tests/budget tests/core tests/gates tests/graph/ops tests/meta/test_api_is_documented.py \
+	tests/meta/test_public_surface.py tests/meta/test_repository.py tests/surgery/test_apply.py \
+	tests/surgery/test_compare.py tests/surgery/test_keep_masks.py tests/surgery/test_plan.py
 
 .PHONY: demo test test-all check lint fmt docs bench coverage clean
 
