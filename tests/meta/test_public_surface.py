@@ -129,6 +129,7 @@ SURFACE = {
         "MissingPackageError": "",
         "RemovalError": "",
         "RuleError": "",
+        "StorageError": "",
         "TraceError": "",
         "UnknownNameError": "",
     },
@@ -137,7 +138,7 @@ METHODS = {
     "diffprune.Budget": "asked needed_steps to_dict",
     "diffprune.Gate": "at_floor draw extra_repr forward is_open keep_ margin penalty "
     "prob_open reopening sample sharpness size values",
-    "diffprune.Pruner": "add_copy finalize gates groups history kept "
+    "diffprune.Pruner": "add_copy example_inputs finalize gates groups history kept "
     "load_state_dict model parameter_groups penalty plan remove_closed_ shape "
     "state_dict step summary units",
     "diffprune.gates.ApproximateBernoulli": "expand has_rsample prob_open rsample "

@@ -18,7 +18,7 @@ from diffprune._graph import ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
-from diffprune._pruner.snapshot import Snapshot
+from diffprune._pruner.removal_snapshot import Snapshot
 from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
