@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from benchmarks import strengths as strength_runs
 from diffprune.errors import ArgumentError
 from paper import frontier as front, step_times
 from paper.__main__ import EXPERIMENTS
@@ -157,6 +158,15 @@ def figures_table(
     return make
 
 
+def strengths(root: Path) -> str:
+    """What strength and the gates' learning rate do."""
+    try:
+        found = strength_runs.read(root / "results" / "strengths.json")
+    except ArgumentError:
+        return _missing(strength_runs.COMMAND)
+    return _markdown(strength_runs.table(found))
+
+
 TABLES: Final[Mapping[str, MakeTable]] = {
     "demo": demo,
     "lenet5": paper_table("lenet5"),
@@ -174,6 +184,7 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     ),
     "budgets": budgets,
     "frontier": frontier,
+    "strengths": strengths,
     "benchmarks": benchmarks,
     "coverage": coverage,
     "generated": generated,
