@@ -16,7 +16,7 @@ SURFACE = {
     "diffprune": {
         "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
-        "init_std beta_margin dim base index min_open",
+        "init_std beta_margin dim base index min_open start",
         "Pruner": "model example_inputs * strength budget freeze heads rules gate "
         "remove_every reopen patience round_to on_removal on_budget",
         "benchmark": "dense small example_inputs * compiled rounds",
@@ -43,7 +43,7 @@ SURFACE = {
         "ApproximateBernoulli": "base u threshold sharpness * validate_args",
         "BaseGate": "* dim index",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
-        "init_std beta_margin dim base index min_open",
+        "init_std beta_margin dim base index min_open start",
         "GateLike": "*args **kwargs",
         "expected_l0": "model strength",
         "fold_gates": "module",
