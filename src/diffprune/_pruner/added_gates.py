@@ -110,11 +110,7 @@ class AddedGates:
         gating, tensors = gating_of(model).eval(), named_tensors(model)
         for name, factors in gating.sites().items():
             tensors[name].copy_(gating.gated(factors, tensors[name]))
-        self.detach_(model)
-
-    def detach_(self, model: nn.Module) -> None:
-        """Take the gates and their hooks out of the model; parameters stay."""
-        for handle in gating_of(model).handles:
+        for handle in gating.handles:
             handle.remove()
         for module in model.modules():
             module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module

@@ -13,19 +13,24 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
-from diffprune._pruner.snapshot import Snapshot
 from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import OutputCheck
 from diffprune._surgery.keep_masks import widen
-from diffprune._surgery.optimizer_state import Move, check_can_follow, follow_
+from diffprune._surgery.optimizer_state import (
+    Move,
+    all_optimizers,
+    check_can_follow,
+    follow_,
+)
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError, RemovalError
 from diffprune.gates import GateLike
@@ -83,6 +88,7 @@ class GatedModel(Generic[ModuleT]):
         round_to: Widths are cut to multiples of this.
 
     Attributes:
+        resets_state: Whether an optimizer may forget what cannot be cut.
         gates: By name.
         kept: The units of each gate that are left, as they were numbered at first. What
             else is known about units is kept in these numbers.
@@ -108,6 +114,7 @@ class GatedModel(Generic[ModuleT]):
         self.pooled = placement.pooled(model)
         self.kept = {n: torch.arange(gate.size) for n, gate in self.gates.items()}
         self.plan = self.last_cut = Plan({}, {}, {})
+        self.resets_state = False
         self.copies: list[nn.Module] = []
         self.history: list[RemovalRecord] = []
         self.is_folded = False
@@ -172,41 +179,37 @@ class GatedModel(Generic[ModuleT]):
         plan = plan_removal(self.groups, keep=cut.by_group())
         check_unchanged(self.model, self.groups)
         tensors, of_gates = named_tensors(self.model), _parameters_of(self.gates)
-        check_can_follow(optimizers, _to_be_cut(plan, tensors, cut, of_gates))
+        optimizers = all_optimizers(optimizers)
+        to_be_cut = _to_be_cut(plan, tensors, cut, of_gates)
+        check_can_follow(optimizers, to_be_cut, may_reset=self.resets_state)
 
         inputs = self.example_inputs
         check = None if step is None else OutputCheck(self.model, inputs)
         models = [self.model, *self.copies]
-        snapshot = Snapshot.of(models, optimizers)
-        held = self.groups, self.plan, dict(self.kept), [*self.history]
-        squares = self.pooled.slopes.squares()
         try:
-            for model in models:
-                # Gates first: parametrized layers are evaluated when they are cut.
-                self.placement.keep_(model, cut)
-                apply_plan_(model, plan)
-            found = check and check.certify()
+            with all_or_nothing(self, *optimizers):
+                for model in models:
+                    # Gates first: parametrized layers are evaluated when they are cut.
+                    self.placement.keep_(model, cut)
+                    apply_plan_(model, plan)
+                found = check and check.certify()
 
-            moves = _moves(plan, tensors, named_tensors(self.model))
-            moves += _gate_moves(of_gates, _parameters_of(self.gates), cut)
-            for optimizer in optimizers:
-                follow_(optimizer, moves)
+                moves = _moves(plan, tensors, named_tensors(self.model))
+                moves += _gate_moves(of_gates, _parameters_of(self.gates), cut)
+                for optimizer in optimizers:
+                    follow_(optimizer, moves)
 
-            self.groups = cut.groups
-            self.plan = replace(self.plan.then(plan), certificate=found)
-            self.last_cut = plan
-            self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
-            self.pooled.slopes.keep_(cut.gates)
-            if step is not None:
-                self.history.append(self.shape(step, found))
-        except BaseException as error:
-            snapshot.restore_()
-            self.groups, self.plan, kept, self.history[:] = held
-            self.kept.update(kept)
-            self.pooled.slopes.load_(squares)
-            if check is not None and isinstance(error, RemovalError):
-                raise self._explained(error, check, cut.by_group()) from error
-            raise
+                self.groups = cut.groups
+                self.plan = replace(self.plan.then(plan), certificate=found)
+                self.last_cut = plan
+                self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
+                self.pooled.slopes.keep_(cut.gates)
+                if step is not None:
+                    self.history.append(self.shape(step, found))
+        except RemovalError as error:
+            if check is None:
+                raise
+            raise self._explained(error, check, cut.by_group()) from error
         return self.history[-1] if step is not None else None
 
     def read(self, keep: Mapping[str, Keep]) -> dict[str, Keep]:
@@ -281,10 +284,10 @@ class GatedModel(Generic[ModuleT]):
         for model in [self.model, *self.copies]:
             vars(model).pop(MARK, None)
 
-    def detach_(self) -> None:
-        """Leave the model as it was before it got gates."""
-        self.placement.detach_(self.model)
-        vars(self.model).pop(MARK)
+    def tensors(self) -> list[Tensor]:
+        """All that the model and its copies hold, gates included."""
+        models = [self.model, *self.copies]
+        return [tensor for model in models for tensor in named_tensors(model).values()]
 
     def _round_up(self, name: str, keep: Keep) -> Keep:
         """Keep the most promising closed units, where widths have to be multiples."""

@@ -111,10 +111,6 @@ class GatePlacement(Protocol):
         """Multiply the gates into the parameters, and take them out of the model."""
         ...
 
-    def detach_(self, model: nn.Module, /) -> None:
-        """Leave the model as if it had never had a pruner."""
-        ...
-
     def network(self, model: nn.Module, x: ExampleInputs, groups: Groups, /) -> Network:
         """The model as it will be in use, without gates: what costs are about."""
         ...
