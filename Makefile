@@ -5,7 +5,7 @@ BIN := .venv/bin
 export NO_MKDOCS_2_WARNING := 1
 READY := .venv/.ready
 
-.PHONY: demo test test-all lint docs bench coverage clean
+.PHONY: demo test test-all lint docs bench coverage choice clean
 
 demo: $(READY)
 	@$(BIN)/diffprune demo
@@ -34,6 +34,11 @@ bench: $(READY)
 coverage: .venv-coverage/.ready
 	@.venv-coverage/bin/python -m benchmarks.coverage
 
+# Against Torch-Pruning at equal cost and compute, in an environment of its own: hours,
+# resumable.
+choice: .venv-choice/.ready
+	@OMP_NUM_THREADS=1 .venv-choice/bin/python -m benchmarks.choice
+
 clean:
 	rm -rf .venv site .pytest_cache .ruff_cache
 
@@ -41,6 +46,12 @@ clean:
 	@test -x .venv-coverage/bin/python || $(PYTHON) -m venv --upgrade-deps .venv-coverage
 	@.venv-coverage/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e . \
 		-r benchmarks/coverage/requirements.txt
+	@touch $@
+
+.venv-choice/.ready: pyproject.toml constraints.txt
+	@test -x .venv-choice/bin/python || $(PYTHON) -m venv --upgrade-deps .venv-choice
+	@.venv-choice/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab]' \
+		--group paper torch-pruning==1.6.1
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt

@@ -17,6 +17,8 @@ from typing import Any, Final
 from rich.table import Table
 
 from benchmarks import strengths as strength_runs
+from benchmarks.choice import table as choice_table
+from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
 from paper import frontier as front, step_times
 from paper.__main__ import EXPERIMENTS
@@ -95,6 +97,15 @@ def generated(root: Path) -> str:
     ]
     command = "PYTHONPATH=tests python -m benchmarks.generated --stop 20000"
     return _table(header, rows, command)
+
+
+def choice(show: Callable[[Sequence[ChoiceRecord]], str]) -> MakeTable:
+    """Errors of networks that were cut by us and by others."""
+
+    def make(root: Path) -> str:
+        return show([*load_choices(root / "results/choice/records.jsonl").values()])
+
+    return make
 
 
 def budgets(root: Path) -> str:
@@ -183,6 +194,8 @@ TABLES: Final[Mapping[str, MakeTable]] = {
         live_removal.table,
     ),
     "budgets": budgets,
+    "choice": choice(choice_table.summary),
+    "choice-details": choice(choice_table.details),
     "frontier": frontier,
     "strengths": strengths,
     "benchmarks": benchmarks,
