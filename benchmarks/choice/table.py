@@ -73,6 +73,8 @@ def _summed(records: Sequence[Record], task: str, compute: float, target: float)
     peers = {name: errors for name, errors in cell.items() if is_peer(name)}
     own = {name: e for name, e in peers.items() if not name.endswith(REFIT)}
     fitted = {name: e for name, e in peers.items() if name.endswith(REFIT)}
+    compared = {seed for errors in own.values() for seed in errors}
+    ours = {seed: e for seed, e in ours.items() if not own or seed in compared}
     return (
         TITLES[task],
         COMPUTES[compute],

@@ -33,6 +33,11 @@ def test_the_best_peer_is_compared_seed_by_seed():
     assert "| 6.50 ± 0.00 (L1 global) | 0.00 ± 0.50 | 2 |" in row
 
 
+def test_a_seed_that_no_peer_has_yet_waits():
+    row = table.summary([*RECORDS, cell("diffprune", 2, 60.0)]).splitlines()[2]
+    assert row == table.summary(RECORDS).splitlines()[2]
+
+
 def test_a_network_that_costs_more_than_it_may_does_not_count():
     records = [cell("diffprune", 0, 6.0, macs=0.51), cell("TP L1 global", 0, 9.0)]
     records.append(RECORDS[0])
