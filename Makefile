@@ -10,7 +10,7 @@ FAST := tests/budget tests/core tests/gates tests/graph/ops tests/meta/test_api_
 	tests/meta/test_public_surface.py tests/meta/test_repository.py tests/surgery/test_apply.py \
 	tests/surgery/test_compare.py tests/surgery/test_keep_masks.py tests/surgery/test_plan.py
 
-.PHONY: demo test test-all check lint fmt docs bench coverage clean
+.PHONY: demo test test-all check lint fmt docs bench coverage choice clean
 
 demo: $(READY)
 	@$(BIN)/diffprune demo
@@ -46,6 +46,11 @@ bench: $(READY)
 coverage: .venv-coverage/.ready
 	@.venv-coverage/bin/python -m benchmarks.coverage
 
+# Against Torch-Pruning at equal cost and compute, in an environment of its own: hours,
+# resumable.
+choice: .venv-choice/.ready
+	@OMP_NUM_THREADS=1 .venv-choice/bin/python -m benchmarks.choice
+
 clean:
 	rm -rf .venv site .pytest_cache .ruff_cache
 
@@ -53,6 +58,12 @@ clean:
 	@test -x .venv-coverage/bin/python || $(PYTHON) -m venv --upgrade-deps .venv-coverage
 	@.venv-coverage/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e . \
 		-r benchmarks/coverage/requirements.txt
+	@touch $@
+
+.venv-choice/.ready: pyproject.toml $(CONSTRAINTS)
+	@test -x .venv-choice/bin/python || $(PYTHON) -m venv --upgrade-deps .venv-choice
+	@.venv-choice/bin/pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[lab]' \
+		--group paper torch-pruning==1.6.1
 	@touch $@
 
 $(READY): pyproject.toml $(CONSTRAINTS)
