@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from diffprune._core.checks import count, number
+from diffprune._core.arguments import count, number
 from diffprune.errors import ArgumentError
 
 Amount: TypeAlias = float | str
