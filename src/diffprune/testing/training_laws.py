@@ -156,5 +156,6 @@ def _survivors(
     """What the plan keeps of the tensors of a model that was never cut."""
     kept = {name: dict(dims) for name, dims in pruner.plan.tensors.items()}
     for name, units in was_open.items():
-        kept[f"{name}.logits"] = {0: tuple(units.nonzero().flatten().tolist())}
+        places = {0: tuple(units.nonzero().flatten().tolist())}
+        kept |= {f"{name}.logits": places, f"{name}.origin": places}
     return {name: select(t, kept.get(name, {})) for name, t in tensors.items()}
