@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from benchmarks import strengths as strength_runs
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
@@ -168,6 +169,15 @@ def figures_table(
     return make
 
 
+def strengths(root: Path) -> str:
+    """What strength and the gates' learning rate do."""
+    try:
+        found = strength_runs.read(root / "results" / "strengths.json")
+    except ArgumentError:
+        return _missing(strength_runs.COMMAND)
+    return _markdown(strength_runs.table(found))
+
+
 TABLES: Final[Mapping[str, MakeTable]] = {
     "demo": demo,
     "lenet5": paper_table("lenet5"),
@@ -187,6 +197,7 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     "choice": choice(choice_table.summary),
     "choice-details": choice(choice_table.details),
     "frontier": frontier,
+    "strengths": strengths,
     "benchmarks": benchmarks,
     "coverage": coverage,
     "generated": generated,

@@ -74,7 +74,7 @@ SURFACE = {
     },
     "diffprune.rules": {
         "Axes": "",
-        "Call": "where shapes algebra facts integers",
+        "Call": "where shapes algebra facts integers is_used",
         "Op": "",
         "OpRule": "axes zeros rows bias linear passes_scale may_return_input at_widths",
         "Rule": "",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from diffprune._core.checks import count, number
+from diffprune._core.arguments import count, number
 from diffprune.errors import ArgumentError
 
 Amount: TypeAlias = float | str
@@ -47,8 +47,8 @@ class Budget:
         steps: Optimizer steps of the whole training; a `Pruner` needs it. Units leave
             during the first half, the second lets the model recover.
         pretrained: Whether the model is trained already. Then units leave as soon as a
-            few steps have shown what they are worth, and all others are for the small
-            model.
+            few steps have shown what they are worth, the layers that read them are
+            refitted, and all other steps are for the small model.
 
     Examples:
         >>> Budget(macs=0.3, size="200 kB").asked()

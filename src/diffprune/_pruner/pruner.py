@@ -444,8 +444,8 @@ class Pruner(Generic[ModuleT]):
 
     def _before_cut(self, controller: Controller) -> BeforeCut | None:
         """The model as it is before the last units leave, if it can be fitted then."""
-        inputs, is_last = self._measuring.inputs, controller.is_last_round
-        if not inputs or not controller.is_closing or not is_last:
+        inputs = self._measuring.inputs
+        if not inputs or not controller.is_closing or not controller.fits_what_stays:
             return None
         return BeforeCut(self._gated.without_gates(), inputs)
 
@@ -469,7 +469,7 @@ class Pruner(Generic[ModuleT]):
     def _listen_(self, step: int) -> None:
         """Measure what units are worth if some are about to leave for a budget."""
         if self.controller is not None and self.controller.is_near(step):
-            self._measuring.listen_(for_refit=self.controller.is_last_round)
+            self._measuring.listen_(for_refit=self.controller.fits_what_stays)
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""

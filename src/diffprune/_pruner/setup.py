@@ -13,7 +13,7 @@ from torch import nn
 from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
 from diffprune._choice import Leaving
-from diffprune._core.checks import count, number
+from diffprune._core.arguments import count, number
 from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
     ExampleInputs,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from diffprune._core.checks import count, number
+from diffprune._core.arguments import count, number
 from diffprune._core.types import Bool, Float, Int
 from diffprune.errors import ArgumentError
 from diffprune.gates.functional import Activation

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, overload
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.checks import number
+from diffprune._core.arguments import number
 from diffprune._core.types import Float
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates.base import BaseGate

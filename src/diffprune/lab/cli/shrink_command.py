@@ -66,7 +66,7 @@ def shrink(  # noqa: PLR0913 - options of a command
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a trained network smaller in seconds, without training it.
+    """Make a trained network smaller without training it.
 
     A few hundred training examples say which units matter; the others are removed, and
     the layers that are left are fitted to what they returned before. The task is the

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from diffprune._budget import Budget
-from diffprune._core.checks import count, number
+from diffprune._core.arguments import count, number
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab.formatting import listed

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from diffprune._core.checks import count, number
+from diffprune._core.arguments import count, number
 from diffprune.errors import ArgumentError
 
 NO_NUMBERS = [None, True, "3", [3], math.nan, math.inf, -1, torch.ones(2), {}]
