@@ -463,6 +463,7 @@ class Pruner(Generic[ModuleT]):
         record = self._gated.keep_(cut, optimizers, self.steps)
         self._measuring.after_removal_(cut.gates)
         controller.after_removal_()
+        self._listen_(self.steps)  # as a run does that is resumed from here
         return record
 
     def _listen_(self, step: int) -> None:
