@@ -8,6 +8,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 import diffprune as dp
+from diffprune._core.copying import copied
 from diffprune._graph import find_groups
 from diffprune._io.blueprint import Blueprint
 from diffprune._surgery import apply_plan, plan_removal
@@ -19,7 +20,7 @@ from zoo import ZOO, call
 def outputs(model, inputs):
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return pytree.tree_leaves(call(copy.deepcopy(model), inputs))
+        return pytree.tree_leaves(call(copied(model), inputs))
 
 
 def round_trip(small, fresh, folder):

@@ -2,9 +2,10 @@ import pytest
 import safetensors.torch
 import torch
 
+from diffprune._costs.benchmark import COMPILED, EAGER
 from diffprune.errors import ArgumentError
 from diffprune.lab import train
-from diffprune.lab.bench import COMPILED, EAGER, ONNX, bench
+from diffprune.lab.bench import ONNX, bench
 from diffprune.lab.runs.tasks import load_task
 
 SOURCE = """

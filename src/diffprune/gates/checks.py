@@ -50,9 +50,10 @@ def check_ranges(
     beta_margin: float,
 ) -> None:
     """Check that each number lies where its formula is defined."""
-    given = {"sigma": sigma, "sharpness": sharpness, "init_std": init_std}
-    for name, value in given.items():
-        number(name, value)
+    number("sigma", sigma)
+    number("init_std", init_std)
+    if sharpness != math.inf:  # which makes a gate binary
+        number("sharpness", sharpness)
     number("beta_margin", beta_margin)
     if dropout is not None:
         number("dropout", dropout, least=-math.inf)
