@@ -15,8 +15,9 @@ from torch.optim import Optimizer
 
 from diffprune._costs.network import Network
 from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import count
+from diffprune._graph.axes import Atom, count
 from diffprune._graph.trace import ExampleInputs
+from diffprune._pruner.first_shapes import FirstShapes, point_to_
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
 from diffprune._pruner.snapshot import Snapshot
@@ -88,6 +89,8 @@ class GatedModel(Generic[ModuleT]):
         plan: All removals so far, as one.
         copies: Models that are cut the same way.
         history: What was left after each removal.
+        first_groups: The groups before the first removal.
+        first_shapes: The shapes before the first removal.
     """
 
     def __init__(
@@ -106,6 +109,7 @@ class GatedModel(Generic[ModuleT]):
         self.plan = Plan({}, {}, {})
         self.copies: list[nn.Module] = []
         self.history: list[RemovalRecord] = []
+        self.first_groups, self.first_shapes = groups, FirstShapes.of(model)
         vars(model)[MARK] = True
 
     def units(self) -> dict[str, PruneGroup]:
@@ -186,6 +190,46 @@ class GatedModel(Generic[ModuleT]):
                 raise self._explained(error, check, cut.by_group()) from error
             raise
         return self.history[-1] if step is not None else None
+
+    def keep_only_(
+        self,
+        keep: Mapping[str, Keep],
+        atoms: Mapping[Atom, Keep],
+        optimizers: Sequence[Optimizer],
+    ) -> None:
+        """Keep what another moment of the run had, be it more or less, or do nothing.
+
+        Weights are to be loaded afterwards: units that come back are zeros.
+
+        Args:
+            keep: By gate, which of the units that there were at first.
+            atoms: The units of the model, likewise.
+            optimizers: All that train the parameters.
+
+        Raises:
+            ArgumentError: If an optimizer cannot follow.
+        """
+        snapshot = Snapshot.of([self.model, *self.copies], optimizers)
+        held = self.groups, self.plan, dict(self.kept), [*self.history]
+        try:
+            self._start_over_(optimizers)
+            cut = self.placement.cut(self.model, self.groups, keep, atoms)
+            self.keep_(cut, optimizers, step=None)
+        except BaseException:
+            snapshot.restore_()
+            self.groups, self.plan, kept, self.history[:] = held
+            self.kept.update(kept)
+            raise
+
+    def _start_over_(self, optimizers: Sequence[Optimizer]) -> None:
+        """Give everything the shapes that it had before the first removal."""
+        for model in [self.model, *self.copies]:
+            replaced = self.first_shapes.restore_(model)
+            for optimizer in optimizers:
+                point_to_(optimizer, replaced)
+        self.groups, self.plan = self.first_groups, Plan({}, {}, {})
+        self.kept.update({n: torch.arange(g.size) for n, g in self.gates.items()})
+        self.history.clear()
 
     def read(self, keep: Mapping[str, Keep]) -> dict[str, Keep]:
         """Which units of each gate the data still has when these are kept."""

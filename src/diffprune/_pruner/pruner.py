@@ -17,6 +17,7 @@ from diffprune._core.types import Float, Int
 from diffprune._graph import Groups, PruneGroup
 from diffprune._graph.rule_api import Op, Rule
 from diffprune._graph.trace import ExampleInputs
+from diffprune._pruner.first_shapes import FirstShapes
 from diffprune._pruner.gated_model import RemovalRecord, check_same
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
@@ -177,6 +178,11 @@ class Pruner(Generic[ModuleT]):
         return self._gated.groups
 
     @property
+    def first_shapes(self) -> FirstShapes:
+        """The shapes of the model before anything was removed."""
+        return self._gated.first_shapes
+
+    @property
     def plan(self) -> Plan:
         """All removals so far, as one."""
         return self._gated.plan
@@ -210,6 +216,10 @@ class Pruner(Generic[ModuleT]):
         copied = model.module if isinstance(model, AveragedModel) else model
         check_same(self.model, copied)
         self._gated.copies.append(copied)
+
+    def has_copy(self, model: nn.Module) -> bool:
+        """Whether this very copy is cut, too."""
+        return any(model is copied for copied in self._gated.copies)
 
     def step(self, *optimizers: Optimizer) -> RemovalRecord | None:
         """Call after every optimizer step: now and then, removes closed units."""
@@ -282,29 +292,32 @@ class Pruner(Generic[ModuleT]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
-        """Cut a freshly gated model, and optimizers for it, to the shapes of a run.
+        """Cut a gated model, and optimizers for it, to the shapes of a run.
 
-        Then load the model's and the optimizers' own states.
+        Then load the model's and the optimizers' own states. A state of an earlier
+        moment of the same run brings units back.
 
         Raises:
             ArgumentError: If the state is that of another model; nothing has changed.
         """
         self._check_running()
-        if self.history:
-            raise ArgumentError(
-                "this pruner has already removed units; load the state into a new one."
-            )
         gated = self._gated
-        saved = read_state(state, gated.groups, gated.units())
+        first = gated.first_groups
+        saved = read_state(state, first, gated.placement.units(first))
         check_same_budget(state.get("budget"), self.controller)
-        cut = gated.placement.cut(self.model, gated.groups, saved.gates, saved.atoms)
-        gated.keep_(cut, optimizers, step=None)
-        gated.history.extend(saved.history)
+        if not self._has_units_of(state):
+            gated.keep_only_(saved.gates, saved.atoms, optimizers)
+        gated.history[:] = saved.history
         self._policy.looks.update(saved.looks)
         self.steps = saved.steps
         if self.controller is not None:
             self.controller.load_state_dict(state["budget"])
         self._strengths = self._compute_strengths()
+
+    def _has_units_of(self, state: Mapping[str, Any]) -> bool:
+        """Whether exactly the units of a state are left."""
+        now, is_same = self.state_dict(), self.plan == Plan.from_json(state["plan"])
+        return is_same and all(now[key] == state[key] for key in ("kept", "present"))
 
     def _follow_(
         self, controller: Controller, optimizers: Sequence[Optimizer]

@@ -1,0 +1,216 @@
+"""Let the state of a pruner travel in the `state_dict` of its model.
+
+Trainers save and load models by their `state_dict` alone, and load weights before
+anything else. So what a pruner knows is one more tensor of it, of bytes; when a
+`state_dict` is loaded, the model is cut to its shapes first.
+"""
+
+import json
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, Final, Protocol, final
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from diffprune._graph.trace import mode
+from diffprune._pruner.added_gates import gating_of
+from diffprune._pruner.first_shapes import FirstShapes
+from diffprune._pruner.gate_sites import NAME, Gating
+from diffprune._surgery.apply import apply_plan_, named_tensors
+from diffprune._surgery.plan import Plan
+from diffprune.errors import ArgumentError
+
+KEY: Final = "_diffprune_state"
+PLACED: Final = "placed by hand"
+
+
+class HasState(Protocol):
+    """What is saved with a model: a `Pruner`."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model, gates included."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is not in the model's own state."""
+        ...
+
+    def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
+        """Cut the model, and optimizers for it, to the shapes of a run."""
+        ...
+
+
+@final
+class StateInModel:
+    """The link between a `state_dict` and a pruner, while a model trains.
+
+    Args:
+        pruner: The pruner; its model gets two hooks. A copy of the model has them, too,
+            and speaks for the same run.
+        before_load: Called before a state is loaded. It returns the optimizers that
+            have to follow; those that are made later need not.
+    """
+
+    def __init__(
+        self,
+        pruner: HasState,
+        before_load: Callable[[], Sequence[Optimizer]] = tuple,
+    ) -> None:
+        self.pruner, self._before_load = pruner, before_load
+        self._handles: list[RemovableHandle] = [
+            pruner.model.register_state_dict_post_hook(_Save(self)),
+            pruner.model.register_load_state_dict_pre_hook(_Load(self)),
+        ]
+
+    def remove_(self) -> None:
+        """Leave the model without hooks."""
+        for handle in self._handles:
+            handle.remove()
+
+    def save(self, model: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
+        """Add the pruner's state to that of the model or of a copy of it."""
+        state = self.pruner.state_dict() | {"scales": _scales(model)}
+        state_dict[prefix + KEY] = as_tensor(state)
+
+    def load(self, state_dict: dict[str, Any], prefix: str) -> None:
+        """Take the pruner's state out again, and cut the model to it."""
+        state = take_state(state_dict, prefix)
+        if state is None:
+            return
+        if state["scales"] is None:
+            raise ArgumentError(
+                "this checkpoint is of a finished run: its model is small and plain.\n"
+                "Load it with `load_from_checkpoint`, and train it without a pruner."
+            )
+        self.pruner.load_state_dict(state, *self._before_load())
+
+
+class _Hook:
+    """A hook of a model; a copy of the model has the same one."""
+
+    def __init__(self, link: StateInModel) -> None:
+        self.link = link
+
+    def __deepcopy__(self, memo: object) -> "_Hook":
+        return self
+
+    def __reduce__(self) -> tuple[type["_Nothing"], tuple[()]]:
+        return _Nothing, ()  # a model that is pickled leaves its pruner behind
+
+
+class _Save(_Hook):
+    def __call__(
+        self, model: nn.Module, state_dict: dict[str, Any], prefix: str, _: object
+    ) -> None:
+        self.link.save(model, state_dict, prefix)
+
+
+class _Load(_Hook):
+    def __call__(
+        self, _: nn.Module, state_dict: dict[str, Any], prefix: str, *_args: object
+    ) -> None:
+        self.link.load(state_dict, prefix)
+
+
+class _Nothing:
+    def __call__(self, *_args: object) -> None:
+        return
+
+
+def as_tensor(state: Mapping[str, Any]) -> Tensor:
+    """Plain data as bytes, which every file format for tensors can hold."""
+    return torch.frombuffer(bytearray(json.dumps(state).encode()), dtype=torch.uint8)
+
+
+def take_state(
+    state_dict: MutableMapping[str, Any], prefix: str = ""
+) -> dict[str, Any] | None:
+    """Take the state of a pruner out of a `state_dict`; None if there is none.
+
+    Raises:
+        ArgumentError: If it is damaged.
+    """
+    found = state_dict.pop(prefix + KEY, None)
+    if found is None:
+        return None
+    try:
+        state = json.loads(bytes(found.cpu().tolist()))
+        state["plan"], state["scales"]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"`{prefix + KEY}` in this state is damaged: {error!r}"
+        ) from error
+    return state
+
+
+def load_plain_(
+    model: nn.Module,
+    state_dict: MutableMapping[str, Any],
+    prefix: str = "",
+    first: FirstShapes | None = None,
+) -> bool:
+    """Cut a plain model to what a gated one has saved; the gates become weights.
+
+    Args:
+        model: A model as it was before pruning.
+        state_dict: What was saved. It is changed to what the small model can load.
+        prefix: What the names of the model begin with there.
+        first: Shapes to go back to, if the model was cut before.
+
+    Returns:
+        Whether the state was one of a pruned model; otherwise nothing has changed.
+
+    Raises:
+        ArgumentError: If the state is that of another model, or of one whose gates were
+            placed by hand.
+    """
+    state = take_state(state_dict, prefix)
+    if state is None:
+        return False
+    scales = state["scales"] or {}
+    if scales == PLACED:
+        raise ArgumentError(
+            "the gates of this model were placed by hand, and only a pruner can fold "
+            "them.\nMake the pruner as in the saved run and load the state with it."
+        )
+    if first is not None:
+        first.restore_(model)
+    apply_plan_(model, Plan.from_json(state["plan"]))
+    for name in [n for n in state_dict if n.startswith(prefix) and NAME in n]:
+        del state_dict[name]
+    for name, dims in scales.items():
+        if prefix + name in state_dict:
+            tensor = state_dict[prefix + name]
+            state_dict[prefix + name] = _scaled(tensor, dims)
+    return True
+
+
+def _scaled(tensor: Tensor, dims: Mapping[str, Sequence[float]]) -> Tensor:
+    for dim, factors in dims.items():
+        shape = [-1, *(1,) * (tensor.ndim - 1 - int(dim))]
+        tensor = tensor * torch.tensor(factors).to(tensor).view(shape)
+    return tensor
+
+
+@torch.no_grad()
+def _scales(model: nn.Module) -> dict[str, dict[int, list[float]]] | str:
+    """What folding would multiply each parameter by: by its names, by dimension."""
+    if not any(isinstance(module, Gating) for module in model.modules()):
+        return PLACED
+    gating, tensors = gating_of(model), named_tensors(model)
+    found: dict[str, dict[int, list[float]]] = {}
+    with mode(gating, training=False):  # noise must not become a weight
+        for name, factors in gating.sites().items():
+            whole = tensors[name]
+            scales = {
+                dim: gating.scale(along, whole.ndim, whole.dtype).flatten().tolist()
+                for dim, along in groupby(factors, attrgetter("dim"))
+            }
+            same = [alias for alias, tensor in tensors.items() if tensor is whole]
+            found |= dict.fromkeys(same, scales)
+    return found
