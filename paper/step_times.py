@@ -104,7 +104,8 @@ def narrow(
     model = WideResNet(depth, widen, dp.Gate)
     pruner = dp.Pruner(model, _images(2), strength=STRENGTH)
     with torch.no_grad():
-        for gate, width in zip(named_gates(model).values(), widths, strict=True):
+        gates = named_gates(model, dp.Gate).values()
+        for gate, width in zip(gates, widths, strict=True):
             gate.logits[width:] = -5.0
     pruner.remove_closed_()
     return _network(name, pruner.model, pruner.penalty, batch)

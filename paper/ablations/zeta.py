@@ -59,7 +59,7 @@ def run(seed: int, *, constrained: bool) -> Result:
         return made[0]
 
     def note(_: Epoch) -> None:
-        gates = named_gates(made[0].model)
+        gates = named_gates(made[0].model, Gate)
         state.update({name: _look(gate) for name, gate in gates.items()})
 
     mirror = mock.patch("diffprune.gates.functional.reflect", lambda raw: raw)

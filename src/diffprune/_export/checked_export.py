@@ -21,7 +21,7 @@ from diffprune._graph.trace import (
 )
 from diffprune._surgery.compare import compare
 from diffprune.errors import ArgumentError, ExportError, TraceError
-from diffprune.gates import Gate
+from diffprune.gates import BaseGate
 
 Run: TypeAlias = Callable[[ExampleInputs], Sequence[Tensor]]
 """Takes inputs as a model does, returns the tensors that it would."""
@@ -49,7 +49,7 @@ def checked_program(
 
 def _check_plain(model: nn.Module) -> None:
     check_plain(model)
-    gates = [name for name, m in model.named_modules() if isinstance(m, Gate)]
+    gates = [name for name, m in model.named_modules() if isinstance(m, BaseGate)]
     if gates:
         raise ArgumentError(
             f"the model still has gates: {', '.join(f'`{name}`' for name in gates)}.\n"

@@ -20,7 +20,7 @@ from diffprune._graph.axes import Atom, Axis
 from diffprune._graph.rule_api import Axes, Call, Op, Rule, Value
 from diffprune._graph.trace import ExampleInputs
 from diffprune.errors import ArgumentError
-from diffprune.gates import Gate
+from diffprune.gates import BaseGate
 from diffprune.gates.multiply import multiply
 
 FindGroups: TypeAlias = Callable[[nn.Module, ExampleInputs, Mapping[Op, Rule]], Groups]
@@ -30,7 +30,7 @@ FindGroups: TypeAlias = Callable[[nn.Module, ExampleInputs, Mapping[Op, Rule]], 
 def placed_network(
     model: nn.Module,
     example_inputs: ExampleInputs,
-    gates: Mapping[str, Gate],
+    gates: Mapping[str, BaseGate],
     find: FindGroups,
 ) -> Network:
     """A gated model as costs see it; widths are those of the gates, in order.
@@ -84,7 +84,7 @@ class _Through:
 class _Mark(nn.Module):
     """The place of a gate, without parameters that would count."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: BaseGate) -> None:
         super().__init__()
         self.dim, self.index, self.values = gate.dim, gate.index, gate.values().detach()
 
@@ -97,7 +97,7 @@ def _without_gates(model: nn.Module) -> nn.Module:
     """A copy with marks in place of gates."""
     copied = copy.deepcopy(model)
     for path, module in [*copied.named_modules()]:
-        if isinstance(module, Gate):
+        if isinstance(module, BaseGate):
             parent, _, name = path.rpartition(".")
             setattr(copied.get_submodule(parent), name, _Mark(module))
     return copied

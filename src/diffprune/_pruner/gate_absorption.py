@@ -1,7 +1,8 @@
 """Multiply the values of a placed gate into the parameters around it.
 
-Open values are positive, and a positive factor passes through reshaping, pooling and
-rectifiers: forwards into whatever reads the gate, or backwards into what feeds it.
+A positive factor passes through reshaping, pooling and rectifiers: forwards into
+whatever reads the gate, or backwards into what feeds it. The values of `Gate` are never
+negative; those of other gates may be.
 """
 
 from collections.abc import Iterator
@@ -37,6 +38,8 @@ def absorb_(
         values: What it multiplies each element by.
         inputs: Which elements of its input it reads; all if None.
     """
+    if bool((values < 0).any()):
+        return False
     read = _readers(groups, link)
     if read is not None:
         _multiply_(model, groups, read, link.behind(groups), values)

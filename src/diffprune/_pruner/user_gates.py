@@ -16,7 +16,7 @@ from diffprune._pruner.budget_view import FindGroups, placed_network
 from diffprune._pruner.gate_absorption import absorb_
 from diffprune._pruner.gate_links import GateRule, needed_units
 from diffprune._pruner.placement import Cut, Keep, Layout, keep_gates_
-from diffprune.gates import Gate, GateLike, fold_gates
+from diffprune.gates import BaseGate, GateLike, fold_gates
 from diffprune.gates.penalty import named_gates
 from diffprune.gates.pooled import PooledGates
 
@@ -96,7 +96,7 @@ class UserGates:
         """The units of each gate that the data still has."""
         return {n: self._present(n, gate) for n, gate in named_gates(model).items()}
 
-    def _present(self, name: str, gate: Gate) -> Int[Tensor, " width"]:
+    def _present(self, name: str, gate: BaseGate) -> Int[Tensor, " width"]:
         index = gate.index if name in self._links else None
         return torch.arange(gate.size) if index is None else index.cpu()
 
@@ -137,7 +137,8 @@ class UserGates:
         gates = named_gates(model)
         keep_gates_(gates, cut.gates)
         for name, layout in cut.layouts.items():
-            gate, device = gates[name], gates[name].logits.device
+            gate = gates[name]
+            device = next(gate.parameters()).device
             gate.index = None if layout.units is None else layout.units.to(device)
             inputs = None if layout.inputs is None else layout.inputs.to(device)
             selection_of(gate).index = inputs
@@ -173,7 +174,7 @@ class UserGates:
         return placed_network(model, inputs, named_gates(model), self._find)
 
 
-def selection_of(gate: Gate) -> InputSelection:
+def selection_of(gate: BaseGate) -> InputSelection:
     """What the pruner has installed in a placed gate."""
     selection = gate.get_submodule(NAME)
     assert isinstance(selection, InputSelection)  # noqa: S101 - by construction

@@ -1,5 +1,6 @@
 """Gates: one number per unit, exactly zero when the unit is closed."""
 
+from diffprune.gates.base import BaseGate as BaseGate
 from diffprune.gates.distribution import ApproximateBernoulli as ApproximateBernoulli
 from diffprune.gates.gate import Gate as Gate
 from diffprune.gates.penalty import (

@@ -10,14 +10,14 @@ from torch.distributions import Distribution
 
 from diffprune._core.types import Bool, Float, Int
 from diffprune.gates import checks, functional as F
+from diffprune.gates.base import BaseGate
 from diffprune.gates.distribution import prob_above
-from diffprune.gates.multiply import multiply
 from diffprune.gates.topk import largest
 from diffprune.gates.transform import is_open, transform
 
 
 @final
-class Gate(nn.Module):
+class Gate(BaseGate):
     """One differentiable value per unit, exactly zero when the unit is closed.
 
     Deterministic by default: the maximum-likelihood point of the paper's distribution.
@@ -48,7 +48,6 @@ class Gate(nn.Module):
 
     threshold: Float[Tensor, "#units"]
     background: Float[Tensor, ""]
-    index: Int[Tensor, "..."] | None
     raw_sharpness: Float[Tensor, ""]
     log_noise_var: Float[Tensor, ""] | None
 
@@ -69,12 +68,12 @@ class Gate(nn.Module):
         index: Int[Tensor, "..."] | None = None,
         min_open: int = 2,
     ) -> None:
-        super().__init__()
+        super().__init__(dim=dim, index=index)
         checks.check_units(size, u, index, min_open)
         checks.check_ranges(sigma, dropout, sharpness, init_std, beta_margin)
         checks.check_base(base, u, dropout)
         self.u: F.Activation = u
-        self.sigma, self.dim, self.base, self.min_open = sigma, dim, base, min_open
+        self.sigma, self.base, self.min_open = sigma, base, min_open
         bound = 2 * init_std
         self.logits = nn.Parameter(
             nn.init.trunc_normal_(torch.empty(size), std=init_std, a=-bound, b=bound)
@@ -82,7 +81,6 @@ class Gate(nn.Module):
         self._state("raw_sharpness", sharpness, learned=learn_sharpness)
         rate = None if dropout is None else math.log(dropout / (1 - dropout))
         self._state("log_noise_var", rate, learned=learn_dropout)
-        self.register_buffer("index", index)
         self.register_buffer("background", torch.tensor(-torch.inf))
         # Just below the weakest unit: training starts from the whole model.
         weakest = F.activate(self.logits.detach(), u, self.background).min()
@@ -104,15 +102,6 @@ class Gate(nn.Module):
     def sharpness(self) -> Float[Tensor, ""]:
         """The paper's zeta."""
         return F.reflect(self.raw_sharpness)
-
-    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-        """Multiply the units of `x` by their values; the dtype of `x` is kept."""
-        values = self.values()
-        if self.index is not None:
-            values = values.gather(0, self.index.flatten()).view(self.index.shape)
-        if not torch.compiler.is_exporting():
-            checks.check_input(x, values, self.dim)
-        return multiply(x, values, self.dim)
 
     def values(self) -> Float[Tensor, " units"]:
         """The gate values z: zero for closed units, of mean one over the open ones."""
@@ -206,17 +195,10 @@ class Gate(nn.Module):
         That holds when closed units are removed: an open one takes part in the mean.
         With an `index` of one dimension the elements of removed units go as well.
         """
-        checks.check_mask(mask, self.size, self.index)
-        removed = self.logits[~mask].logsumexp(0)  # -inf when nothing is removed
+        logits = self.logits
+        super().keep_(mask)
+        removed = logits[~mask].logsumexp(0)  # -inf when nothing is removed
         self.background = torch.logaddexp(self.background, removed)
-        self.logits = nn.Parameter(self.logits[mask], self.logits.requires_grad)
-        if self.threshold.ndim:
-            self.threshold = self.threshold[mask]
-        if self.index is not None:
-            renumbered = mask.cumsum(0) - 1
-            stays = mask[self.index]
-            elements = self.index[stays] if self.index.ndim == 1 else self.index
-            self.index = renumbered[elements]
 
     def extra_repr(self) -> str:
         """Size and activation, for `print`."""
@@ -229,17 +211,10 @@ class Gate(nn.Module):
         *args: Any,  # noqa: ANN401 - handed on to torch as they are
         **kwargs: Any,  # noqa: ANN401
     ) -> None:
-        """Shrink to a state saved after units were removed; torch reports the rest."""
-        saved = state_dict.get(prefix + "logits", self.logits)
-        if saved.numel() < self.size:
-            logits = self.logits.detach()[: saved.numel()].clone()
-            self.logits = nn.Parameter(logits, self.logits.requires_grad)
+        """Take a threshold per unit, if that was saved."""
         threshold = state_dict.get(prefix + "threshold", self.threshold)
         if threshold.shape != self.threshold.shape:
             self.threshold = self.threshold.new_empty(threshold.shape)
-        index = state_dict.get(prefix + "index", self.index)
-        if self.index is not None and index.numel() < self.index.numel():
-            self.index = self.index.new_empty(index.shape)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 

@@ -1,16 +1,17 @@
 """The penalty on open gates, and optimizer groups in which gates are not decayed."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Float
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.gates.gate import Gate
+from diffprune.gates.base import BaseGate
 from diffprune.gates.protocol import GateLike
 
+GateT = TypeVar("GateT", bound=BaseGate)
 Strength = float | Sequence[float] | Mapping[str, float]
 
 
@@ -26,6 +27,7 @@ def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
         UnknownNameError: If a name matches no gate or a gate has no strength.
 
     Examples:
+        >>> from diffprune import Gate
         >>> model = nn.Sequential(nn.Linear(4, 3), Gate(3), nn.Linear(3, 2))
         >>> bool(expected_l0(model, {"1": 1e-3}) > 0)
         True
@@ -52,6 +54,7 @@ def parameter_groups(
         gate_lr: Learning rate of the gates; by default `lr`.
 
     Examples:
+        >>> from diffprune import Gate
         >>> model = nn.Sequential(nn.Linear(4, 3), Gate(3))
         >>> groups = parameter_groups(model, weight_decay=0.1, gate_lr=0.01)
         >>> torch.optim.AdamW(groups).param_groups[1]["weight_decay"]
@@ -68,9 +71,15 @@ def parameter_groups(
     ]
 
 
-def named_gates(model: nn.Module) -> dict[str, Gate]:
-    """All gates of a model by module path; a gate used twice has its first name."""
-    return {name: m for name, m in model.named_modules() if isinstance(m, Gate)}
+@overload
+def named_gates(model: nn.Module) -> dict[str, BaseGate]: ...
+@overload
+def named_gates(model: nn.Module, kind: type[GateT]) -> dict[str, GateT]: ...
+def named_gates(
+    model: nn.Module, kind: type[BaseGate] = BaseGate
+) -> Mapping[str, BaseGate]:
+    """All gates of a kind, by module path; a gate used twice has its first name."""
+    return {name: m for name, m in model.named_modules() if isinstance(m, kind)}
 
 
 def _group(

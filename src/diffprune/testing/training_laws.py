@@ -74,7 +74,7 @@ def check_training_commutes(
     trial = copy.deepcopy(model).train(training)
     pruner = manual_pruner(trial, example_inputs, **options)
     optimizing = optimizer(accepted(pruner.parameter_groups(lr=1e-3), optimizer))
-    close_some_(named_gates(pruner.model).values(), seed=seed)
+    close_some_(named_gates(pruner.model, Gate).values(), seed=seed)
     train_(pruner.model, example_inputs, optimizing, loss, steps)
     was_open = {n: g.is_open() for n, g in named_gates(pruner.model).items()}
     whole, whole_optimizer = copy.deepcopy((pruner.model, optimizing))

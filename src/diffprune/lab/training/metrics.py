@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._graph.trace import mode
-from diffprune.gates import Gate, GateLike
+from diffprune.gates import BaseGate, Gate, GateLike
 from diffprune.lab.runs.records import Epoch, Outcome, Widths
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.progress import Progress
@@ -133,7 +133,7 @@ def _validation_error(model: nn.Module, task: Task) -> float | None:
 
 def _num_connected(gate: GateLike) -> int:
     is_open = gate.is_open()
-    index = gate.index if isinstance(gate, Gate) else None
+    index = gate.index if isinstance(gate, BaseGate) else None
     return int((is_open if index is None or index.ndim > 1 else is_open[index]).sum())
 
 
