@@ -69,6 +69,8 @@ class Pruner(Generic[ModuleT]):
         heads: Whether attention loses `"whole"` heads, units of their `"head_dim"`, or
             `"both"`.
         rules: Rules for ops that have none.
+        tie: Sets of groups, each a list of names or patterns, that keep as many units
+            as each other: `tie=[["layers.*.fc1"]]`.
         gate: Makes the gate of a group, any `diffprune.gates.GateLike`; one function,
             or one per name pattern.
         remove_every: *When*: look for closed units every so many steps (by default
@@ -109,6 +111,7 @@ class Pruner(Generic[ModuleT]):
         freeze: Sequence[str] = (),
         heads: Heads = "both",
         rules: Mapping[Op, Rule] | None = None,
+        tie: Sequence[Sequence[str]] = (),
         gate: Gates = default_gate,
         remove_every: Schedule | None = None,
         reopen: float | None = None,
@@ -137,6 +140,7 @@ class Pruner(Generic[ModuleT]):
             freeze=freeze,
             heads=heads,
             rules=rules,
+            tie=tie,
             round_to=round_to,
         )
         try:

@@ -60,6 +60,7 @@ def make_gated_model_(
     freeze: Sequence[str],
     heads: Heads,
     rules: Mapping[Op, Rule] | None,
+    tie: Sequence[Sequence[str]],
     round_to: int,
 ) -> GatedModel[ModuleT]:
     """Find what can be removed from a model, and gate it in place if it has no gates.
@@ -71,7 +72,9 @@ def make_gated_model_(
         model: nn.Module, inputs: ExampleInputs, known: Mapping[Op, Rule]
     ) -> Groups:
         all_rules = {**(rules or {}), **known}
-        return find_groups(model, inputs, freeze=freeze, heads=heads, rules=all_rules)
+        return find_groups(
+            model, inputs, freeze=freeze, heads=heads, rules=all_rules, tie=tie
+        )
 
     if placed := named_gates(model):
         rule = GateRule([n for n, own in placed.items() if own.index is not None])

@@ -62,7 +62,8 @@ class Pruning(TrainerCallback):
     ) -> None:
         self.pruner: Pruner[Any] | None = None
         self._inputs, self._options = example_inputs, options
-        self._has_equal_widths, self._widths = equal_widths, None
+        self._has_equal_widths = equal_widths
+        self._widths: EqualWidths | None = None
         self._gate_lr_scale, self._finalize = gate_lr_scale, finalize
         self._link: StateInModel | None = None
 
@@ -152,7 +153,8 @@ class Pruning(TrainerCallback):
             self._link.remove_()
             model = self._running().finalize()
             if self._widths is not None:
-                self._widths.write_(model)
+                left = {name: len(n) for name, n in self._running().kept.items()}
+                self._widths.write_(model, left)
 
     def _running(self) -> Pruner[Any]:
         if self.pruner is None:
