@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from diffprune._costs.polynomial import Polynomial, polynomial
-from diffprune._graph.axes import Atom, Cat, volume
+from diffprune._graph import Atom, Cat, volume
 
 ATOMS = (Atom(3), Atom(5), Atom(7), Atom(11))
 WIDTHS = ATOMS[:3]  # the last one is frozen

@@ -6,7 +6,7 @@ from torch import nn
 
 import diffprune._graph.find as module
 from diffprune import find_groups
-from diffprune._graph.trace import trace
+from diffprune._graph.tracing import trace
 from diffprune.errors import ArgumentError, UnknownNameError
 from zoo import ZOO
 

@@ -31,7 +31,7 @@ STEPS = EPOCHS * BATCHES
 class Lit(pl.LightningModule):
     """8 -> 16 -> batch norm -> relu -> 12 -> relu -> 1."""
 
-    def __init__(self, hidden=16, schedule="", decay=0.0):
+    def __init__(self, hidden=16, **_options):
         super().__init__()
         self.save_hyperparameters()
         self.example_input_array = torch.rand(4, 8)
@@ -58,14 +58,14 @@ class Lit(pl.LightningModule):
 
     def configure_optimizers(self):
         optimizer = optim.AdamW(
-            self.parameters(), lr=0.02, weight_decay=self.hparams.decay
+            self.parameters(), lr=0.02, weight_decay=self.hparams.get("decay", 0.0)
         )
         made = {
             "onecycle": lambda: optim.lr_scheduler.OneCycleLR(
                 optimizer, 0.02, total_steps=STEPS
             ),
             "cosine": lambda: optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS),
-        }.get(self.hparams.schedule)
+        }.get(self.hparams.get("schedule"))
         if made is None:
             return optimizer
         step = {"scheduler": made(), "interval": "step"}
@@ -151,7 +151,7 @@ class Stop(callbacks.Callback):
     def __init__(self, path, epoch):
         self.path, self.epoch = path, epoch
 
-    def on_train_epoch_end(self, trainer, pl_module):
+    def on_train_epoch_end(self, trainer, _):
         if trainer.current_epoch == self.epoch:
             trainer.save_checkpoint(self.path)
 

@@ -114,7 +114,8 @@ def test_only_models_of_transformers_are_built(saved, name):
         load_pretrained(saved)
 
 
-def test_a_folder_without_config_says_what_to_write(folder):
+def test_a_folder_without_config_says_what_to_write(tmp_path):
+    folder = dp.save_pruned(torch.nn.Linear(3, 2), tmp_path / "saved")
     with pytest.raises(
         FileNotFoundError, match=r"load_pruned\(YourModel\(...\), folder"
     ):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from diffprune._io.plain_modules import Plain
-from diffprune._pruner.user_gates import Select
+from diffprune._surgery.replacement_modules import Select
 
 MODULES = [
     nn.Identity(),

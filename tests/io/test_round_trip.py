@@ -10,10 +10,9 @@ from torch.utils import _pytree as pytree
 import diffprune as dp
 from diffprune._graph import find_groups
 from diffprune._io.blueprint import Blueprint
-from diffprune._pruner.user_gates import Select
 from diffprune._surgery import apply_plan, plan_removal
 from diffprune._surgery.apply import named_tensors
-from diffprune._surgery.replacement_modules import Stub
+from diffprune._surgery.replacement_modules import Select, Stub
 from zoo import ZOO, call
 
 

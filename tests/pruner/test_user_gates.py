@@ -7,7 +7,7 @@ import torch
 from torch import nn, optim
 
 import diffprune as dp
-from diffprune._pruner.user_gates import Select
+from diffprune._surgery.replacement_modules import Select
 from diffprune.errors import ArgumentError, UnknownNameError
 
 

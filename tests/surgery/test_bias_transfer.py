@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune._graph import find_groups
-from diffprune._graph.zeros import Silencer
+from diffprune._graph import Silencer, find_groups
 from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.dead_units import zero_slices
 

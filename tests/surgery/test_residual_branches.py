@@ -2,11 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune._graph import find_groups
-from diffprune._graph.zeros import Silencer
-from diffprune._surgery.dead_units import zero_slices
+from diffprune._graph import Silencer, find_groups
+from diffprune._surgery.dead_units import needed, zero_slices
 from diffprune._surgery.replacement_modules import Stub
-from diffprune._surgery.residual_branches import call_shapes, needed, silent_branches
+from diffprune._surgery.residual_branches import call_shapes, silent_branches
 
 X = torch.rand(2, 3, 8, 8)
 

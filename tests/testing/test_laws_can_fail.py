@@ -97,8 +97,8 @@ class TestRemoval:
             testing.check_removal(perceptron(), torch.zeros_like(X))
 
     def test_a_changed_original_is_found(self, monkeypatch):
-        def wrong(model, *rest):
-            result = surgery.removal(model, *rest)
+        def wrong(model, *rest, **options):
+            result = surgery.removal(model, *rest, **options)
             model[0].bias.data[0] += 1.0
             return result
 

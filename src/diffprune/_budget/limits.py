@@ -13,7 +13,7 @@ from diffprune._core.types import Float
 from diffprune._costs.counts import file_size, macs, memory, parameters
 from diffprune._costs.latency import latency
 from diffprune._costs.network import Network
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError
 
 Widths: TypeAlias = Float[Tensor, " groups"]

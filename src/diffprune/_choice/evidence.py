@@ -19,9 +19,7 @@ from torch.utils import _pytree as pytree
 from diffprune._choice.forward import Compute, names_of, run_watched
 from diffprune._choice.linear_maps import LinearMap
 from diffprune._core.types import Float, Int
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.trace import ExampleInputs, mode
-from diffprune._graph.zeros import unit_numbers
+from diffprune._graph import ExampleInputs, Groups, PruneGroup, mode, unit_numbers
 
 Batch: TypeAlias = tuple[ExampleInputs, Any]
 """Inputs of the model, and the targets of the loss."""

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from diffprune._choice.linear_maps import Dense, LinearMap, linear_map
 from diffprune._choice.recurrent import is_recurrent, run_unrolled
 from diffprune._choice.watch import FunctionCall, Watch
-from diffprune._graph.trace import ExampleInputs, call_arguments
+from diffprune._graph import ExampleInputs, call_arguments
 
 Compute: TypeAlias = Callable[[Tensor], Tensor]
 """From what a linear map multiplies its weight with to its result."""

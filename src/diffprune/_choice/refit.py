@@ -22,7 +22,7 @@ from diffprune._choice.linear_maps import Convolution, LinearMap
 from diffprune._choice.lockstep import Pausable
 from diffprune._choice.watch import FunctionCall
 from diffprune._core.types import Int
-from diffprune._graph.trace import ExampleInputs, mode
+from diffprune._graph import ExampleInputs, mode
 from diffprune.errors import ArgumentError
 
 Kept: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]

@@ -1,12 +1,13 @@
-"""Tensors and blueprints in a folder. Knows file formats, no models and no optimizers.
+"""Files that appear whole or not at all, and tensors in safetensors files.
 
 Every file of tensors carries a digest of the blueprint it belongs to: a folder in which
 only some files were replaced is noticed, not loaded.
 """
 
 import hashlib
-from collections.abc import Mapping
-from contextlib import suppress
+import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,11 +23,33 @@ WEIGHTS: Final = "model.safetensors"
 OPTIMIZER: Final = "optimizer.safetensors"
 
 
+@contextmanager
+def written_whole(path: Path) -> Generator[Path]:
+    """Give a place to write a file to; the file gets its name once nothing failed.
+
+    Files that are written beside it, such as `model.onnx.data`, are moved along with
+    it. An older file of that name stays until then. Its folder is made if need be.
+
+    Examples:
+        >>> target = Path(tempfile.mkdtemp()) / "notes.txt"
+        >>> with written_whole(target) as partial:
+        ...     _ = partial.write_text("all of it")
+        ...     print(target.exists())
+        False
+        >>> target.read_text()
+        'all of it'
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".partial-") as folder:
+        yield Path(folder) / path.name
+        for file in Path(folder).iterdir():
+            file.replace(path.parent / file.name)
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a file once the new one is complete."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def write_tensors(
@@ -39,14 +62,13 @@ def write_tensors(
     """
     copies = {name: _copy(name, tensor) for name, tensor in tensors.items()}
     metadata = {"format": "pt", "blueprint": _digest(blueprint), **header}
-    partial = path.with_name(f"{path.name}.partial")
     try:
-        safetensors.torch.save_file(copies, partial, metadata=metadata)
+        with written_whole(path) as partial:
+            safetensors.torch.save_file(copies, partial, metadata=metadata)
     except KeyError as error:
         raise ArgumentError(
             f"a safetensors file cannot hold numbers of type {error}."
         ) from error
-    partial.replace(path)
 
 
 def read_text(path: Path) -> str:

@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Final, TypeAlias, final
 
 import torch
+from platformdirs import user_cache_path
+
+from diffprune._core.files import write_text
 
 Prepare: TypeAlias = Callable[[torch.device], Callable[[], object] | None]
 
@@ -70,7 +73,8 @@ class Timings:
 
     def __init__(self, device: torch.device, folder: Path | None = None) -> None:
         self._device = device
-        self._path = (folder or _cache()) / f"{_digest(_machine(device))}.json"
+        folder = folder or user_cache_path("diffprune") / "latency"
+        self._path = folder / f"{_digest(_machine(device))}.json"
         self._known: dict[str, float | None] = _read(self._path)
         self.is_new = False
 
@@ -89,20 +93,12 @@ class Timings:
         """Write what is new; other processes may have written meanwhile."""
         if not self.is_new:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._path.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text(json.dumps({**_read(self._path), **self._known}), "utf-8")
-        partial.replace(self._path)
+        write_text(self._path, json.dumps({**_read(self._path), **self._known}))
         self.is_new = False
 
 
 def _read(path: Path) -> dict[str, float | None]:
     return json.loads(path.read_text("utf-8")) if path.exists() else {}
-
-
-def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "diffprune" / "latency"
 
 
 def _machine(device: torch.device) -> str:

@@ -22,8 +22,7 @@ from diffprune._costs.network import Network
 from diffprune._costs.op_timing import Operation, operations
 from diffprune._costs.polynomial import Polynomial
 from diffprune._costs.scale import FRACTIONS, Scale, make_scale, narrowed
-from diffprune._graph.axes import Atom
-from diffprune._graph.trace import ExampleInputs, call_arguments, mode
+from diffprune._graph import Atom, ExampleInputs, call_arguments, mode
 
 Scales: TypeAlias = tuple[Scale, Scale]
 _TURNS: Final = 3

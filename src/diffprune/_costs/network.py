@@ -8,10 +8,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from diffprune._core.types import Bool, Float
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom
-from diffprune._graph.rule_api import Step
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, Step
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.plan import plan_removal
 

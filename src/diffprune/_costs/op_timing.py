@@ -10,9 +10,7 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from diffprune._costs.network import Network
-from diffprune._graph.axes import Atom, atoms, count
-from diffprune._graph.infer import Solution
-from diffprune._graph.rule_api import Axes, Step, Value
+from diffprune._graph import Atom, Axes, Solution, Step, Value, atoms, count
 
 
 @dataclass(frozen=True, eq=False)

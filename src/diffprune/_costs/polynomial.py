@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from diffprune._core.types import Float, Int
-from diffprune._graph.axes import Atom, Axis, Cat
-from diffprune._graph.rule_api import Axes
+from diffprune._graph import Atom, Axes, Axis, Cat
 
 Monomial = tuple[int, ...]
 

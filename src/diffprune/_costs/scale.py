@@ -9,8 +9,7 @@ from torch import Tensor
 
 from diffprune._core.types import Float
 from diffprune._costs.polynomial import Polynomial, polynomial
-from diffprune._graph.axes import Atom, atoms, volume
-from diffprune._graph.rule_api import Axes
+from diffprune._graph import Atom, Axes, atoms, volume
 
 FRACTIONS: Final = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 1.0)
 

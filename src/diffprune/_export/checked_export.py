@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection
 
 from diffprune._export.dynamic_batch import batch_size, resized, tensor_leaves
-from diffprune._graph.trace import (
+from diffprune._graph import (
     ExampleInputs,
     call_arguments,
     check_plain,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError
 
 

@@ -12,10 +12,10 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
+from diffprune._core.files import written_whole
 from diffprune._export.checked_export import Run, check_same, checked_program
 from diffprune._export.dynamic_batch import tensor_leaves
-from diffprune._export.writing import written_whole
-from diffprune._graph.trace import ExampleInputs, quiet
+from diffprune._graph import ExampleInputs, quiet
 from diffprune.errors import ExportError, MissingPackageError
 
 _PACKAGES: Final = ("onnx", "onnxruntime", "onnxscript")
@@ -56,7 +56,7 @@ def to_onnx(
     _check_packages()
     program = checked_program(model, example_inputs, batch_dim)
     target = Path(path)
-    with written_whole(target) as partial:
+    with written_whole(target) as partial, quiet():
         _write(_converted(program), partial)
         run = _session(partial, _input_names(program))
         check_same(model, run, example_inputs, batch_dim)

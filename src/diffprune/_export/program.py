@@ -7,9 +7,9 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
+from diffprune._core.files import written_whole
 from diffprune._export.checked_export import check_same, checked_program, runner
-from diffprune._export.writing import written_whole
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs, quiet
 
 
 def to_exported_program(
@@ -46,7 +46,7 @@ def to_exported_program(
     """
     program = checked_program(model, example_inputs, batch_dim)
     if path is not None:
-        with written_whole(Path(path)) as partial:
+        with written_whole(Path(path)) as partial, quiet():
             torch.export.save(program, partial)
             again = torch.export.load(partial)
             check_same(model, runner(again), example_inputs, batch_dim)

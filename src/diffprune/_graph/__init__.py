@@ -19,6 +19,7 @@ from diffprune._graph.groups import (
     Groups as Groups,
     PruneGroup as PruneGroup,
     TensorAxis as TensorAxis,
+    table as table,
 )
 from diffprune._graph.infer import Solution as Solution, where as where
 from diffprune._graph.ops import functional_op as functional_op
@@ -45,7 +46,7 @@ from diffprune._graph.rule_api import (
     Zeros as Zeros,
     never_zero as never_zero,
 )
-from diffprune._graph.trace import (
+from diffprune._graph.tracing import (
     ExampleInputs as ExampleInputs,
     Trace as Trace,
     call_arguments as call_arguments,

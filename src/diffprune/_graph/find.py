@@ -12,7 +12,7 @@ from diffprune._graph.axes import atoms
 from diffprune._graph.groups import Groups, PruneGroup, collect, unknown_group
 from diffprune._graph.infer import Solution, solve
 from diffprune._graph.rule_api import Frozen, Op, Rule
-from diffprune._graph.trace import ExampleInputs, trace
+from diffprune._graph.tracing import ExampleInputs, trace
 from diffprune._graph.width_constraints import layer_attributes, settle
 from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError
@@ -70,9 +70,7 @@ def find_groups(
     return collect(solution, attributes) if named or tie else groups
 
 
-def _matching(
-    option: str, groups: Groups, patterns: Sequence[str]
-) -> list[PruneGroup]:
+def _matching(option: str, groups: Groups, patterns: Sequence[str]) -> list[PruneGroup]:
     """The groups that patterns name; each has to name some."""
     for pattern in patterns:
         if not fnmatch.filter(groups.sizes, pattern):

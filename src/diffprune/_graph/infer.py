@@ -34,7 +34,7 @@ from diffprune._graph.rule_api import (
     as_rule,
     values_in,
 )
-from diffprune._graph.trace import Trace
+from diffprune._graph.tracing import Trace
 from diffprune.errors import RuleError
 
 Environment: TypeAlias = dict[fx.Node, Any]

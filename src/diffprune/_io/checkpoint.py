@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from diffprune._core.files import written_whole
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
@@ -53,8 +54,6 @@ def save_checkpoint(
         optimizer: The optimizer.
         extra: More state dicts and numbers: a scheduler's, the epoch.
     """
-    target = Path(path)
-    partial = target.with_name(f"{target.name}.partial")
     state = {
         "version": VERSION,
         "pruner": pruner.state_dict(),
@@ -63,8 +62,8 @@ def save_checkpoint(
         "random": {"torch": torch.get_rng_state(), "python": random.getstate()},
         "extra": dict(extra or {}),
     }
-    torch.save(state, partial)
-    partial.replace(target)
+    with written_whole(Path(path)) as partial:
+        torch.save(state, partial)
 
 
 def load_checkpoint(

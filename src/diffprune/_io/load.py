@@ -1,19 +1,21 @@
-"""Turn a fresh model into a saved one. Knows the folder through its readers only."""
+"""Turn a fresh model into the one that a folder holds, in place."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core import files
-from diffprune._graph.trace import check_plain
+from diffprune._graph import check_plain
 from diffprune._io.blueprint import Blueprint
-from diffprune._io.change import change_
-from diffprune._io.compatibility import Saved, changes
+from diffprune._io.compatibility import Changes, Saved, changes, slots
 from diffprune._io.saved_optimizer import check_state, load_state_, read_state
 from diffprune.errors import ArgumentError
+from diffprune.gates import fold_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -48,11 +50,11 @@ def load_pruned(
     saved = _read(source, text)
     needed = changes(saved, model)
     if optimizer is None:
-        change_(model, needed)
+        _change_(model, needed)
         return model
     state = read_state(source / files.OPTIMIZER, text)
     check_state(state, optimizer, model, needed.tensors)
-    load_state_(optimizer, state, change_(model, needed))
+    load_state_(optimizer, state, _change_(model, needed))
     return model
 
 
@@ -66,3 +68,42 @@ def _read(folder: Path, text: str) -> Saved:
             )
     shared = {name: tensors[first] for name, first in blueprint.tied.items()}
     return Saved(blueprint, {**tensors, **shared})
+
+
+def _change_(model: nn.Module, changes: Changes) -> dict[Tensor, Tensor]:
+    """Change everything; return what took the place of each of the model's tensors."""
+    home = next((p.device for p in model.parameters()), torch.device("cpu"))
+    fold_gates(model)
+    for path, module in changes.modules.items():
+        model.set_submodule(path, module)
+    for path, sizes in changes.sizes.items():
+        vars(model.get_submodule(path)).update(sizes)
+    return _replace_tensors_(model, changes.tensors, home)
+
+
+def _replace_tensors_(
+    model: nn.Module, tensors: Mapping[str, Tensor], home: torch.device
+) -> dict[Tensor, Tensor]:
+    made, moved = dict[Tensor, Tensor](), dict[Tensor, Tensor]()
+    places = slots(model)
+    for name, tensor in tensors.items():
+        path, _, attribute = name.rpartition(".")
+        owner, place = model.get_submodule(path), places[name]
+        if tensor not in made:
+            here = tensor.to(home if place is None else place.device)
+            is_parameter = attribute in owner._parameters  # noqa: SLF001 - or a buffer
+            made[tensor] = _parameter(here, place) if is_parameter else here
+        # Through the module: recurrent layers keep a second list of weights.
+        setattr(owner, attribute, made[tensor])
+        if place is not None:
+            moved[place] = made[tensor]
+    return moved
+
+
+def _parameter(tensor: Tensor, place: Tensor | None) -> nn.Parameter:
+    """A parameter that carries what the one in its place did."""
+    if place is None:
+        return nn.Parameter(tensor, requires_grad=tensor.is_floating_point())
+    parameter = nn.Parameter(tensor, requires_grad=place.requires_grad)
+    vars(parameter).update(vars(place))
+    return parameter

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from torch import nn
 
-from diffprune._pruner.user_gates import Select
+from diffprune._surgery.replacement_modules import Select
 
 Argument: TypeAlias = float | tuple[float, ...]
 """A number, a truth value, or several."""

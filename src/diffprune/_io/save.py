@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from diffprune._core import files
-from diffprune._graph.trace import check_plain
+from diffprune._graph import check_plain
 from diffprune._io.blueprint import Blueprint
 from diffprune._io.saved_optimizer import OptimizerState, write_state
 from diffprune._surgery.apply import named_tensors
@@ -48,7 +48,7 @@ def save_pruned(
         >>> import diffprune as dp
         >>> make = lambda: nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> keep = {"0": torch.tensor([True, False, True, True, False])}
-        >>> small = dp.remove(make(), torch.rand(2, 3), keep)
+        >>> small = dp.remove(make(), torch.rand(2, 3), keep=keep)
         >>> folder = save_pruned(small, tempfile.mkdtemp())
         >>> dp.load_pruned(make(), folder)[0]
         Linear(in_features=3, out_features=3, bias=True)

@@ -16,11 +16,17 @@ from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom, Axis, atoms
-from diffprune._graph.rule_api import Contraction, Value
-from diffprune._graph.trace import ExampleInputs
-from diffprune._graph.zeros import Spreading
+from diffprune._graph import (
+    Atom,
+    Axis,
+    Contraction,
+    ExampleInputs,
+    Groups,
+    PruneGroup,
+    Spreading,
+    Value,
+    atoms,
+)
 from diffprune._pruner.gate_sites import NAME, Factor, Gating, Place, Swap
 from diffprune._pruner.placement import Cut, Keep, keep_gates_
 from diffprune._surgery.apply import named_tensors

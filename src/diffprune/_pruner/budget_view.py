@@ -15,10 +15,17 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._costs.network import Network
-from diffprune._graph import Groups
-from diffprune._graph.axes import Atom, Axis
-from diffprune._graph.rule_api import Axes, Call, Op, Rule, Value
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import (
+    Atom,
+    Axes,
+    Axis,
+    Call,
+    ExampleInputs,
+    Groups,
+    Op,
+    Rule,
+    Value,
+)
 from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate
 from diffprune.gates.multiply import multiply

@@ -12,10 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Float, Int
-from diffprune._graph import Groups
-from diffprune._graph.axes import Axis, atoms
-from diffprune._graph.rule_api import Step, Value
-from diffprune._graph.zeros import unit_numbers
+from diffprune._graph import Axis, Groups, Step, Value, atoms, unit_numbers
 from diffprune._pruner.gate_links import Link
 
 Target: TypeAlias = tuple[str, int]

@@ -13,10 +13,19 @@ import torch
 from torch import Tensor
 
 from diffprune._core.types import Int
-from diffprune._graph import Groups
-from diffprune._graph.axes import Atom, Axis, atoms, mask
-from diffprune._graph.rule_api import Axes, Call, Step, Value
-from diffprune._graph.zeros import Spreading, unit_numbers
+from diffprune._graph import (
+    Atom,
+    Axes,
+    Axis,
+    Call,
+    Groups,
+    Spreading,
+    Step,
+    Value,
+    atoms,
+    mask,
+    unit_numbers,
+)
 from diffprune._pruner.placement import Keep
 from diffprune._surgery.dead_units import dead_units
 

@@ -19,8 +19,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Float
-from diffprune._graph.axes import Atom, Axis, atoms, size
-from diffprune._graph.zeros import unit_numbers
+from diffprune._graph import Atom, Axis, atoms, size, unit_numbers
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
 

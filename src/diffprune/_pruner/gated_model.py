@@ -14,10 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._costs.network import Network
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom, count
-from diffprune._graph.trace import ExampleInputs
-from diffprune._pruner.first_shapes import FirstShapes, point_to_
+from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
 from diffprune._pruner.snapshot import Snapshot
@@ -25,6 +22,7 @@ from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import OutputCheck
+from diffprune._surgery.first_shapes import FirstShapes, point_to_
 from diffprune._surgery.keep_masks import widen
 from diffprune._surgery.optimizer_state import Move, check_can_follow, follow_
 from diffprune._surgery.plan import Plan, plan_removal

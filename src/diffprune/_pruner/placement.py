@@ -13,9 +13,7 @@ from torch import Tensor, nn
 
 from diffprune._core.types import Bool, Int
 from diffprune._costs.network import Network
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
 

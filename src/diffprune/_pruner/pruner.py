@@ -14,10 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from diffprune._budget import Budget, Controller
 from diffprune._core.types import Float, Int
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.rule_api import Op, Rule
-from diffprune._graph.trace import ExampleInputs
-from diffprune._pruner.first_shapes import FirstShapes
+from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.gated_model import RemovalRecord, check_same
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
@@ -41,8 +38,9 @@ from diffprune._pruner.setup import (
 )
 from diffprune._pruner.state import read_state
 from diffprune._pruner.summary import summarise
+from diffprune._surgery.first_shapes import FirstShapes
 from diffprune._surgery.plan import Plan
-from diffprune.errors import ArgumentError, FinishedError
+from diffprune.errors import FinishedError
 from diffprune.gates import GateLike
 from diffprune.gates.penalty import parameter_groups
 

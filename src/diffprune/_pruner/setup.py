@@ -10,9 +10,15 @@ from torch import nn
 from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
 from diffprune._costs.latency import measure_in_turns
-from diffprune._graph import Groups, PruneGroup, find_groups
-from diffprune._graph.rule_api import Op, Rule
-from diffprune._graph.trace import ExampleInputs, check_plain
+from diffprune._graph import (
+    ExampleInputs,
+    Groups,
+    Op,
+    PruneGroup,
+    Rule,
+    check_plain,
+    find_groups,
+)
 from diffprune._pruner.added_gates import AddedGates, attach_
 from diffprune._pruner.gate_links import GateRule
 from diffprune._pruner.gated_model import MARK, GatedModel
@@ -51,7 +57,7 @@ def default_gate(group: PruneGroup) -> Gate:
     return Gate(group.size)
 
 
-def make_gated_model_(
+def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
     model: ModuleT,
     example_inputs: ExampleInputs,
     *,

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from diffprune._core.types import Int
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom
+from diffprune._graph import Atom, Groups, PruneGroup
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune._pruner.placement import Keep
 from diffprune._surgery.plan import Plan

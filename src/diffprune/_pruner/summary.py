@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from diffprune._graph import PruneGroup
-from diffprune._graph.groups import table
+from diffprune._graph import PruneGroup, table
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune.gates import Gate, GateLike
 

@@ -9,13 +9,12 @@ from torch import Tensor, nn
 
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
-from diffprune._graph import Groups, PruneGroup
-from diffprune._graph.axes import Atom, mask, size
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, mask, size
 from diffprune._pruner.budget_view import FindGroups, placed_network
 from diffprune._pruner.gate_absorption import absorb_
 from diffprune._pruner.gate_links import GateRule, needed_units
 from diffprune._pruner.placement import Cut, Keep, Layout, keep_gates_
+from diffprune._surgery.replacement_modules import Select
 from diffprune.gates import BaseGate, GateLike, fold_gates
 from diffprune.gates.penalty import named_gates
 from diffprune.gates.pooled import PooledGates
@@ -208,43 +207,3 @@ def _tensors_of_gates(model: nn.Module) -> dict[str, Tensor]:
         for name, gate in named_gates(model).items()
         for key, tensor in gate.state_dict().items()
     }
-
-
-@final
-class Select(nn.Module):
-    """What is left of a placed gate that could not be absorbed: a choice, a scale.
-
-    Args:
-        dim: The dimension it works on.
-        index: Which elements stay; all if omitted.
-        scale: What they are multiplied by, along this dimension and following ones;
-            nothing if omitted.
-    """
-
-    index: Tensor | None
-    scale: Tensor | None
-
-    def __init__(self, dim: int, index: Tensor | None, scale: Tensor | None) -> None:
-        super().__init__()
-        self.dim = dim
-        self.register_buffer("index", index)
-        self.register_buffer("scale", scale)
-
-    @property
-    def does_something(self) -> bool:
-        """Whether the output can differ from the input."""
-        return self.index is not None or self.scale is not None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Choose, then scale."""
-        if self.index is not None:
-            x = x.index_select(self.dim, self.index)
-        if self.scale is not None:
-            after = x.ndim - self.dim % x.ndim - self.scale.ndim
-            x = x * self.scale.to(x).view(*self.scale.shape, *(1,) * after)
-        return x
-
-    def extra_repr(self) -> str:
-        """The number of elements, for `print`."""
-        kept = self.index if self.index is not None else self.scale
-        return f"dim={self.dim}, elements={0 if kept is None else len(kept)}"

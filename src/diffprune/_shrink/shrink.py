@@ -34,8 +34,7 @@ from diffprune._choice.evidence import batch_size
 from diffprune._core.types import Bool
 from diffprune._costs.latency import measure_in_turns
 from diffprune._costs.network import Network
-from diffprune._graph import Groups, find_groups
-from diffprune._graph.trace import call_arguments, mode
+from diffprune._graph import Groups, call_arguments, find_groups, mode
 from diffprune._surgery.plan import Plan
 from diffprune._surgery.remove import removal
 from diffprune.errors import ArgumentError

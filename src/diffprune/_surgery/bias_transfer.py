@@ -11,10 +11,8 @@ from typing import Any, final
 import torch
 from torch import fx, nn
 
-from diffprune._graph.infer import Solution
-from diffprune._graph.rule_api import Step, Value
-from diffprune._graph.zeros import Silencer
-from diffprune._surgery.residual_branches import needed
+from diffprune._graph import Silencer, Solution, Step, Value
+from diffprune._surgery.dead_units import needed
 
 aten = torch.ops.aten
 

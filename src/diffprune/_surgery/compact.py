@@ -12,11 +12,17 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils import prune
 
 from diffprune._core.types import Bool
-from diffprune._graph import Groups, PruneGroup, find_groups
-from diffprune._graph.axes import Atom, Axis, atoms
-from diffprune._graph.rule_api import Contraction
-from diffprune._graph.trace import ExampleInputs
-from diffprune._graph.zeros import Silencer
+from diffprune._graph import (
+    Atom,
+    Axis,
+    Contraction,
+    ExampleInputs,
+    Groups,
+    PruneGroup,
+    Silencer,
+    atoms,
+    find_groups,
+)
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.constant_folding import (
     Reader,
@@ -31,7 +37,7 @@ from diffprune._surgery.equivalence import cast_like_, certify, in_double, mask_
 from diffprune._surgery.keep_masks import at_least_one
 from diffprune._surgery.plan import plan_removal
 from diffprune._surgery.remove import Removal
-from diffprune._surgery.vanish import vanish_
+from diffprune._surgery.residual_branches import remove_branches_
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -76,7 +82,8 @@ def compaction(
     fine = in_double(plain, example_inputs)  # folding must not round
     dead = _bury_(fine.model, groups, fine.inputs)
     keep = {group.name: at_least_one(~dead[group.atom]) for group in groups}
-    plan = vanish_(fine.model, groups, plan_removal(groups, keep=keep), fine.inputs)
+    plan = plan_removal(groups, keep=keep)
+    plan = remove_branches_(fine.model, groups, plan, fine.inputs)
     small = apply_plan(fine.model, plan)
     kept = partial(layout, groups, keep)
     certificate = certify(plain, small, example_inputs, kept=kept)

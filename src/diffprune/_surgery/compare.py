@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from diffprune._graph.trace import ExampleInputs, call_arguments, mode
+from diffprune._graph import ExampleInputs, call_arguments, mode
 
 
 class Tolerance(NamedTuple):

@@ -15,8 +15,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Bool, Float
-from diffprune._graph.axes import Atom, Axis, mask
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import Atom, Axis, ExampleInputs, mask
 from diffprune._surgery.compare import outputs
 
 

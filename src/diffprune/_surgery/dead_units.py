@@ -4,17 +4,23 @@ A unit is dead if at every sum over its axis one of the factors is zero: nobody 
 it, or nothing is written to it. It is *constant* if it does not depend on the input.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import reduce
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from diffprune._core.types import Bool
-from diffprune._graph.axes import Atom, atoms
-from diffprune._graph.infer import Solution
-from diffprune._graph.rule_api import Step, Value
-from diffprune._graph.zeros import Silence, Silencer, Spreading
+from diffprune._graph import (
+    Atom,
+    Silence,
+    Silencer,
+    Solution,
+    Spreading,
+    Step,
+    Value,
+    atoms,
+)
 
 Units = Mapping[Atom, Bool[Tensor, " units"]]
 
@@ -108,3 +114,19 @@ class Constants:
         if not self._silencer.carries(value, atom):
             return torch.tensor(data=False)
         return self._known.get(value, {}).get(atom, torch.tensor(data=False))
+
+
+def needed(graph: fx.Graph, zeros: Collection[fx.Node]) -> set[fx.Node]:
+    """Nodes that the results depend on when some are known to be zero.
+
+    Results are the outputs, and whatever else nothing reads: it may be written in
+    place, or be an output in training.
+    """
+    found: set[fx.Node] = set()
+    waiting = [node for node in graph.nodes if not node.users]
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += [] if node in zeros else node.all_input_nodes
+    return found

@@ -15,10 +15,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Bool
-from diffprune._graph import Groups
-from diffprune._graph.axes import mask as axis_mask
-from diffprune._graph.infer import where
-from diffprune._graph.trace import ExampleInputs, trace
+from diffprune._graph import ExampleInputs, Groups, mask as axis_mask, trace, where
 from diffprune._surgery.compare import compare, outputs, tensors
 from diffprune.errors import DiffpruneError
 

@@ -13,9 +13,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from diffprune._core.types import Bool
-from diffprune._graph import Groups
-from diffprune._graph.axes import Atom, mask as axis_mask
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import Atom, ExampleInputs, Groups, mask as axis_mask
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.compare import (
     Certificate,

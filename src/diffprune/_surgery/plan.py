@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar
 from torch import Tensor
 
 from diffprune._core.types import Bool, Float
-from diffprune._graph import Groups
-from diffprune._graph.axes import Atom, count, mask as axis_mask
+from diffprune._graph import Atom, Groups, count, mask as axis_mask
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.keep_masks import checked
 from diffprune._surgery.replacement_modules import Stub

@@ -9,14 +9,13 @@ from torch import Tensor, nn
 
 from diffprune._choice import Refit, refit_
 from diffprune._core.types import Bool, Float
-from diffprune._graph import Groups, PruneGroup, find_groups
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs, Groups, PruneGroup, find_groups
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import cast_like_, certify, in_double, mask
 from diffprune._surgery.keep_masks import at_least_one, checked, nothing_left
 from diffprune._surgery.plan import Plan, plan_removal
-from diffprune._surgery.vanish import vanish_
+from diffprune._surgery.residual_branches import remove_branches_
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -110,7 +109,7 @@ def removal(
     emptied = [groups[name] for name, units in keep.items() if not units.any()]
     if emptied:
         fine = in_double(masked, example_inputs)  # biases may move, and must not round
-        cut, plan = fine.model, vanish_(fine.model, groups, plan, fine.inputs)
+        cut, plan = fine.model, remove_branches_(fine.model, groups, plan, fine.inputs)
         _check_gone(emptied, plan)
     small = apply_plan(cut, plan)
     kept = partial(layout, groups, keep)

@@ -1,12 +1,13 @@
-"""Branches that only ever add zeros, and what can stand in their place.
+"""Find residual branches that only ever add zeros, and replace their modules by stubs.
 
-Knows traces and zeros, not what made them zero. Walks back from the outputs of the
-model: what is reached only through something that is always zero is not needed.
+The search walks back from the outputs of the model: a node that is reached only through
+something that is always zero is not needed. Whether the forward pass accepts stubs is
+tried out, and a branch for which it does not is left as it is.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,11 +16,15 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._graph.ops import functional_op
-from diffprune._graph.trace import ExampleInputs
-from diffprune._graph.zeros import Silencer
+from diffprune._graph import ExampleInputs, Groups, Silencer, functional_op
+from diffprune._surgery.apply import apply_plan
+from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.compare import outputs
+from diffprune._surgery.dead_units import needed, zero_slices
+from diffprune._surgery.equivalence import certify
+from diffprune._surgery.plan import Plan
 from diffprune._surgery.replacement_modules import Stub
+from diffprune.errors import RemovalError
 
 aten = torch.ops.aten
 Shape: TypeAlias = tuple[int, ...]
@@ -50,6 +55,52 @@ class Shapes(NamedTuple):
 
     given: Shape
     returned: Shape
+
+
+def remove_branches_(
+    model: nn.Module, groups: Groups, plan: Plan, inputs: ExampleInputs
+) -> Plan:
+    """Add to a plan the silent branches that can go without changing an output.
+
+    Args:
+        model: Zero where it is dead. Biases may move from layer to layer in it.
+        groups: Its groups.
+        plan: What is removed anyway; it keeps at least one unit of each group.
+        inputs: As for `find_groups`.
+    """
+    hand_back_(model, Silencer(groups.solution, zero_slices(model)))
+    silencer = Silencer(groups.solution, zero_slices(model))
+    small = apply_plan(model, plan)
+    branches = silent_branches(silencer, small, inputs)
+    if not branches:
+        return plan
+    together = {k: v for b in branches for k, v in b.stubs(b.ends[0]).items()}
+    one_by_one = [branch.stubs(end) for branch in branches for end in branch.ends]
+    for stubs in (together, *one_by_one):
+        if not stubs.keys() <= plan.stubs.keys():
+            trial = _without(groups, plan, stubs)
+            if _agree(small, apply_plan(model, trial), inputs):
+                plan = trial
+    return plan
+
+
+def _without(groups: Groups, plan: Plan, stubs: Mapping[str, Stub]) -> Plan:
+    """The plan with these stubs; groups that live in nothing else keep no unit."""
+    inside = tuple(f"{path}." for path in (*plan.stubs, *stubs))
+    gone = {
+        group.name: ()
+        for group in groups
+        if all(place.tensor.startswith(inside) for place in group.axes)
+    }
+    return replace(plan.without(stubs), kept={**plan.kept, **gone})
+
+
+def _agree(one: nn.Module, other: nn.Module, inputs: ExampleInputs) -> bool:
+    try:
+        certify(one, other, inputs)
+    except RemovalError:
+        return False
+    return True
 
 
 def silent_branches(
@@ -95,22 +146,6 @@ def _branches_in(
         for node, path in ends.items()
         if node in reached
     ]
-
-
-def needed(graph: fx.Graph, zeros: Collection[fx.Node]) -> set[fx.Node]:
-    """Nodes that the results depend on when some are known to be zero.
-
-    Results are the outputs, and whatever else nothing reads: it may be written in
-    place, or be an output in training.
-    """
-    found: set[fx.Node] = set()
-    waiting = [node for node in graph.nodes if not node.users]
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found.add(node)
-            waiting += [] if node in zeros else node.all_input_nodes
-    return found
 
 
 def call_shapes(model: nn.Module, inputs: ExampleInputs) -> dict[str, Shapes]:

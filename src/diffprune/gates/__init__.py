@@ -9,5 +9,9 @@ from diffprune.gates.penalty import (
     parameter_groups as parameter_groups,
 )
 from diffprune.gates.protocol import GateLike as GateLike
+from diffprune.gates.sparse import (
+    load_sparse as load_sparse,
+    save_sparse as save_sparse,
+)
 from diffprune.gates.transform import g as g
 from diffprune.gates.weights import fold_gates as fold_gates, gate_weight as gate_weight

@@ -12,9 +12,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
+from diffprune._io.state_in_model import StateInModel
 from diffprune._pruner import Pruner
-from diffprune._pruner.state_in_model import StateInModel
 from diffprune.errors import ArgumentError
 from diffprune.integrations._hf_widths import EqualWidths
 from diffprune.integrations._training import (
@@ -44,8 +44,8 @@ class Pruning(TrainerCallback):
         gate_lr_scale: The learning rate of gates, as a multiple of that of weights.
         finalize: Whether the model is plain when `train` ends; otherwise it keeps its
             gates, and `pruner.finalize()` is yours to call.
-        **options: Options of `Pruner`: `strength=` or `budget=`, `freeze=`, and so on. A
-            budget without `steps` lasts for `max_steps`.
+        **options: Options of `Pruner`: `strength=` or `budget=`, `freeze=`, and so on.
+            A budget without `steps` lasts for `max_steps`.
 
     Attributes:
         pruner: The pruner, once a `Trainer` was made with this callback.

@@ -16,8 +16,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from diffprune._graph import Groups, PruneGroup, find_groups
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs, Groups, PruneGroup, find_groups
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError
 
@@ -188,18 +187,20 @@ def _agrees(model: nn.Module, built: nn.Module, plan: Plan) -> bool:
 
 
 def _rest(model: nn.Module) -> list[object]:
-    """What a config decides beside weights: scales of layers, buffers that are not saved.
+    """What a config decides beside weights: scales, and buffers that are not saved.
 
     A removal leaves them alone, so a number that changes them is another one.
     """
     saved, modules = model.state_dict().keys(), model.modules()
-    floats = [v for module in modules for v in vars(module).values() if type(v) is float]
+    floats = [
+        v for module in modules for v in vars(module).values() if type(v) is float
+    ]
     unsaved = (t for name, t in model.named_buffers() if name not in saved)
     return [floats, [tensor.shape for tensor in unsaved]]
 
 
 def _build(model: PreTrainedModel, changes: Mapping[str, int]) -> nn.Module | None:
-    """The model with other numbers in its config, without weights; None if it cannot."""
+    """The model with other numbers in its config, without weights; None if none can."""
     config = copy.deepcopy(model.config)
     try:
         for name, value in changes.items():

@@ -37,7 +37,7 @@ def add_penalty_(
     gates = [p for p in gate_parameters(pruner) if p in held and p.requires_grad]
     with torch.enable_grad():
         penalty = pruner.penalty()
-    if gates and penalty.grad_fn is not None:
+    if gates and not penalty.is_leaf:  # one, if nothing is to be pushed
         found = torch.autograd.grad(penalty * scale, gates, allow_unused=True)
         for parameter, gradient in zip(gates, found, strict=True):
             if gradient is not None:

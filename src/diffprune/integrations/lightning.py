@@ -1,6 +1,6 @@
 """Pruning in Lightning: one callback, and checkpoints that fit whatever was removed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,9 +11,10 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
+from diffprune._io.gated_state import KEY, as_tensor, load_plain_
+from diffprune._io.state_in_model import StateInModel
 from diffprune._pruner import Pruner, RemovalRecord
-from diffprune._pruner.state_in_model import KEY, StateInModel, as_tensor, load_plain_
 from diffprune.errors import ArgumentError
 from diffprune.integrations._training import (
     add_penalty_,
@@ -42,8 +43,8 @@ class Pruning(Callback):
         gate_lr_scale: The learning rate of gates, as a multiple of that of weights.
         finalize: Whether the module is plain when `fit` ends; otherwise it keeps its
             gates, and `pruner.finalize()` is yours to call.
-        **options: Options of `Pruner`: `strength=` or `budget=`, `freeze=`, and so on. A
-            budget without `steps` lasts for the whole training.
+        **options: Options of `Pruner`: `strength=` or `budget=`, `freeze=`, and so on.
+            A budget without `steps` lasts for the whole training.
 
     Attributes:
         pruner: The pruner, from when `fit` has begun.
@@ -68,9 +69,7 @@ class Pruning(Callback):
         self._loading: RemovableHandle | None = None
         self._is_finished, self._steps = False, 0
 
-    def setup(
-        self, trainer: Trainer, pl_module: LightningModule, stage: str
-    ) -> None:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Gate the module, or let it load what a gated one has saved."""
         if stage == "fit":
             self._start_(trainer, pl_module)
@@ -110,9 +109,15 @@ class Pruning(Callback):
         pl_module.log("diffprune/penalty", penalty)
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, *_: object
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: object,
+        batch: object,
+        batch_idx: int,
     ) -> None:
         """Count a step, if the optimizer has taken one, and remove what is due."""
+        del outputs, batch, batch_idx
         if trainer.global_step == self._steps:
             return
         self._steps = trainer.global_step
@@ -166,8 +171,8 @@ class Pruning(Callback):
     def _start_(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._is_finished:
             raise ArgumentError(
-                "this callback has pruned a module to the end.\nMake a new `Pruning` to "
-                "prune it further, or none to train it as it is."
+                "this callback has pruned a module to the end.\n"
+                "Make a new `Pruning` to prune it further, or none to train it on."
             )
         if self.pruner is not None:
             return
@@ -270,7 +275,7 @@ def _follow_(trainer: Trainer, pl_module: LightningModule) -> None:
         trainer.strategy.configure_ddp()
 
 
-def _metrics(record: RemovalRecord) -> Mapping[str, float]:
+def _metrics(record: RemovalRecord) -> dict[str, float]:
     widths = {f"diffprune/width/{name}": n for name, n in record.units.items()}
     exact = record.certificate
     found = {} if exact is None else {"diffprune/certificate": exact.max_relative}

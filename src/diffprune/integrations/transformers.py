@@ -11,12 +11,14 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from diffprune._core.files import WEIGHTS
+from diffprune._io.gated_state import KEY, load_plain_
 from diffprune._io.load import load_pruned
-from diffprune._pruner.state_in_model import KEY, load_plain_
 from diffprune.errors import ArgumentError, MissingPackageError
 
 if TYPE_CHECKING:
-    from diffprune.integrations._hf_trainer import Pruning as Pruning
+    from diffprune.integrations._hf_trainer import Pruning
+
+__all__ = ["Pruning", "load_pretrained"]
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - what a module gives is not typed

@@ -8,10 +8,16 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Int
-from diffprune._graph import Groups, find_groups
-from diffprune._graph.axes import Atom, Axis, Cat
-from diffprune._graph.rule_api import Op, Rule
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import (
+    Atom,
+    Axis,
+    Cat,
+    ExampleInputs,
+    Groups,
+    Op,
+    Rule,
+    find_groups,
+)
 from diffprune.testing.outcomes import assert_close, returned
 from diffprune.testing.removal_laws import check_removal, found
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils import _pytree as pytree
 
-from diffprune._graph.trace import ExampleInputs, call_arguments
+from diffprune._graph import ExampleInputs, call_arguments
 
 _RANDOM: Final = (_DropoutNd, nn.RReLU)
 

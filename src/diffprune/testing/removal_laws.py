@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Bool
-from diffprune._graph import Groups, find_groups
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs, Groups, find_groups
 from diffprune._io import load_pruned, save_pruned
 from diffprune._surgery import (
     Plan,

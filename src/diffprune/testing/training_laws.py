@@ -11,7 +11,7 @@ from torch.optim import Adam, Optimizer
 from torch.utils import _pytree as pytree
 
 from diffprune._core.types import Bool, Float
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
 from diffprune._surgery.apply import named_tensors, select
 from diffprune.gates import Gate, expected_l0, named_gates

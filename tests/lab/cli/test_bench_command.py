@@ -7,9 +7,9 @@ def test_networks_are_shown_as_ratios(in_finished):
     done = in_finished("bench", "runs/mine", "--rounds", "2", "--no-onnx")
     assert done.exit_code == 0, done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert lines[0][:4] == ["network", "engine", "ms", "x"]
+    assert lines[0][:4] == ["network", "engine", "ms", "speed"]
     assert lines[1][:2] == ["dense", "eager"]
-    assert lines[1][3] == "1.000"
+    assert lines[1][3] == "1.00x"
     assert {"dense", "gated", "small"} == {line[0] for line in lines[1:]}
 
 

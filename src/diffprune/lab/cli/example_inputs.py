@@ -7,7 +7,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError
 
 _SPEC: Final = re.compile(

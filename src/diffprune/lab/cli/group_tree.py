@@ -8,8 +8,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.table import Table
 
-from diffprune._graph import FrozenAxis, Groups, PruneGroup
-from diffprune._graph.rule_api import SPATIAL
+from diffprune._graph import SPATIAL, FrozenAxis, Groups, PruneGroup
 
 _FEW = 3
 

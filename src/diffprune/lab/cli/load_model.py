@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from diffprune._graph.trace import ExampleInputs
+from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError, MissingPackageError, UnknownNameError
 from diffprune.lab.cli.example_inputs import parse_inputs
 from diffprune.lab.formatting import listed

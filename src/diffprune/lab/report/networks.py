@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from diffprune._graph.trace import mode
+from diffprune._graph import mode
 from diffprune.lab.runs.records import WEIGHTS, Run, Widths
 
 

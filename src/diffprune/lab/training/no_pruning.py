@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from torch.utils.flop_counter import FlopCounterMode
 
 from diffprune._core.types import Float
-from diffprune._graph.trace import ExampleInputs, mode
+from diffprune._graph import ExampleInputs, mode
 from diffprune._pruner import RemovalRecord
 from diffprune._surgery import Plan
 from diffprune.gates import GateLike

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from diffprune import find_groups
-from diffprune._graph.trace import call_arguments, mode, trace
+from diffprune._graph.tracing import call_arguments, mode, trace
 from diffprune.errors import ArgumentError, TraceError
 
 

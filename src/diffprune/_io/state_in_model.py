@@ -5,27 +5,22 @@ anything else. So what a pruner knows is one more tensor of it, of bytes; when a
 `state_dict` is loaded, the model is cut to its shapes first.
 """
 
-import json
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, Protocol, final
+from typing import Any, Protocol, final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._graph.trace import mode
+from diffprune._graph import mode
+from diffprune._io.gated_state import KEY, PLACED, as_tensor, take_state
 from diffprune._pruner.added_gates import gating_of
-from diffprune._pruner.first_shapes import FirstShapes
-from diffprune._pruner.gate_sites import NAME, Gating
-from diffprune._surgery.apply import apply_plan_, named_tensors
-from diffprune._surgery.plan import Plan
+from diffprune._pruner.gate_sites import Gating
+from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
-
-KEY: Final = "_diffprune_state"
-PLACED: Final = "placed by hand"
 
 
 class HasState(Protocol):
@@ -120,81 +115,6 @@ class _Load(_Hook):
 class _Nothing:
     def __call__(self, *_args: object) -> None:
         return
-
-
-def as_tensor(state: Mapping[str, Any]) -> Tensor:
-    """Plain data as bytes, which every file format for tensors can hold."""
-    return torch.frombuffer(bytearray(json.dumps(state).encode()), dtype=torch.uint8)
-
-
-def take_state(
-    state_dict: MutableMapping[str, Any], prefix: str = ""
-) -> dict[str, Any] | None:
-    """Take the state of a pruner out of a `state_dict`; None if there is none.
-
-    Raises:
-        ArgumentError: If it is damaged.
-    """
-    found = state_dict.pop(prefix + KEY, None)
-    if found is None:
-        return None
-    try:
-        state = json.loads(bytes(found.cpu().tolist()))
-        state["plan"], state["scales"]
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ArgumentError(
-            f"`{prefix + KEY}` in this state is damaged: {error!r}"
-        ) from error
-    return state
-
-
-def load_plain_(
-    model: nn.Module,
-    state_dict: MutableMapping[str, Any],
-    prefix: str = "",
-    first: FirstShapes | None = None,
-) -> bool:
-    """Cut a plain model to what a gated one has saved; the gates become weights.
-
-    Args:
-        model: A model as it was before pruning.
-        state_dict: What was saved. It is changed to what the small model can load.
-        prefix: What the names of the model begin with there.
-        first: Shapes to go back to, if the model was cut before.
-
-    Returns:
-        Whether the state was one of a pruned model; otherwise nothing has changed.
-
-    Raises:
-        ArgumentError: If the state is that of another model, or of one whose gates were
-            placed by hand.
-    """
-    state = take_state(state_dict, prefix)
-    if state is None:
-        return False
-    scales = state["scales"] or {}
-    if scales == PLACED:
-        raise ArgumentError(
-            "the gates of this model were placed by hand, and only a pruner can fold "
-            "them.\nMake the pruner as in the saved run and load the state with it."
-        )
-    if first is not None:
-        first.restore_(model)
-    apply_plan_(model, Plan.from_json(state["plan"]))
-    for name in [n for n in state_dict if n.startswith(prefix) and NAME in n]:
-        del state_dict[name]
-    for name, dims in scales.items():
-        if prefix + name in state_dict:
-            tensor = state_dict[prefix + name]
-            state_dict[prefix + name] = _scaled(tensor, dims)
-    return True
-
-
-def _scaled(tensor: Tensor, dims: Mapping[str, Sequence[float]]) -> Tensor:
-    for dim, factors in dims.items():
-        shape = [-1, *(1,) * (tensor.ndim - 1 - int(dim))]
-        tensor = tensor * torch.tensor(factors).to(tensor).view(shape)
-    return tensor
 
 
 @torch.no_grad()

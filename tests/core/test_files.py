@@ -3,8 +3,8 @@ import warnings
 
 import pytest
 
-from diffprune._export.writing import written_whole
-from diffprune._graph.trace import quiet
+from diffprune._core.files import written_whole
+from diffprune._graph import quiet
 
 
 def test_files_get_their_names_once_all_are_complete(tmp_path):

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import diffprune as dp
-from diffprune._io.sparse import load_sparse, save_sparse
 from diffprune.errors import ArgumentError
+from diffprune.gates.sparse import load_sparse, save_sparse
 from paper.models.lenet5 import LeNet5
 
 
