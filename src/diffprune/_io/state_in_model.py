@@ -31,6 +31,11 @@ class HasState(Protocol):
         """The model, gates included."""
         ...
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the model is plain by now."""
+        ...
+
     def state_dict(self) -> dict[str, Any]:
         """What is not in the model's own state."""
         ...
@@ -69,6 +74,8 @@ class StateInModel:
 
     def save(self, model: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
         """Add the pruner's state to that of the model or of a copy of it."""
+        if self.pruner.is_finished:
+            return
         state = self.pruner.state_dict() | {"scales": _scales(model)}
         state_dict[prefix + KEY] = as_tensor(state)
 

@@ -160,6 +160,11 @@ class Pruner(Generic[ModuleT]):
         return self._gated.model
 
     @property
+    def is_finished(self) -> bool:
+        """Whether the model was finalized: it is plain then, without gates."""
+        return self._is_finished
+
+    @property
     def gates(self) -> dict[str, GateLike]:
         """The gates, by name."""
         return self._gated.gates
