@@ -25,6 +25,7 @@ from diffprune._graph.infer import Solution as Solution, where as where
 from diffprune._graph.ops import functional_op as functional_op
 from diffprune._graph.ops.zero_rules import (
     always_zero as always_zero,
+    any_of as any_of,
     zero_if_all as zero_if_all,
     zero_if_any as zero_if_any,
     zero_if_first as zero_if_first,
@@ -37,6 +38,7 @@ from diffprune._graph.rule_api import (
     Axes as Axes,
     Call as Call,
     Contraction as Contraction,
+    MaskT as MaskT,
     Op as Op,
     OpRule as OpRule,
     Rule as Rule,

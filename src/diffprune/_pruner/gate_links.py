@@ -19,9 +19,13 @@ from diffprune._graph import (
     Axis,
     Call,
     Groups,
+    MaskT,
+    OpRule,
     Spreading,
     Step,
     Value,
+    Zeros,
+    any_of,
     atoms,
     mask,
     unit_numbers,
@@ -85,6 +89,17 @@ class GateRule:
                 call.unify(x.axes[dim], other.x.axes[other.dim])
         self.links.append(link)
         return link.out.axes
+
+    def as_rule(self) -> OpRule:
+        """All that is known of the gate op: a unit is removed when its gate is zero."""
+        return OpRule(axes=self, zeros=_zero_behind_gate)
+
+
+def _zero_behind_gate(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+    """Zero where the input is, and at all units behind the gate that are removed."""
+    x = step.inputs[0]
+    own = zeros.atoms(step.outputs[0]) - zeros.atoms(x)
+    return any_of([zeros.of(x), {atom: zeros.full(atom) for atom in own}])
 
 
 def needed_units(

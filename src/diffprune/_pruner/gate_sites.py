@@ -6,6 +6,7 @@ that sums over the group. While a layer runs, its parameter is swapped for the g
 and put back after: names, classes and `state_dict` stay the user's own.
 """
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -20,6 +21,7 @@ from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Float
 from diffprune._graph import Atom, Axis, atoms, size, unit_numbers
+from diffprune._pruner.forward_passes import ForwardPasses
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
 
@@ -80,8 +82,12 @@ class Gating(nn.Module):
             self.gates[_key(name)] = gate
         self.factors = nn.ModuleDict()
         self.handles: list[RemovableHandle] = []
-        self.pooled = PooledGates(gates)
-        self._values: dict[str, Tensor] | None = None
+        self._passes = ForwardPasses(gates)
+
+    @property
+    def pooled(self) -> PooledGates:
+        """The gates as a forward pass evaluates them."""
+        return self._passes.pooled
 
     def add_factor(self, tensor: str, factor: Factor) -> None:
         """Let a factor multiply the parameter of this name."""
@@ -101,19 +107,19 @@ class Gating(nn.Module):
 
     def open_forward(self, *_args: object) -> None:
         """Begin a forward pass of the whole model: every gate is evaluated once."""
-        self._values = {}
+        if not torch.compiler.is_compiling():
+            self._passes.begin()
 
     def close_forward(self, *_args: object) -> None:
         """End it."""
-        self._values = None
+        if not torch.compiler.is_compiling():
+            self._passes.end()
 
     def values(self, name: str) -> Float[Tensor, " units"]:
         """Values of a gate, the same at every place within one forward pass."""
-        if self._values is None or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
             return self.gate(name).values()
-        if not self._values:
-            self._values = self.pooled.values()
-        return self._values[name]
+        return self._passes.values(name)
 
     def gate(self, name: str) -> GateLike:
         """The gate of a group."""
@@ -169,6 +175,7 @@ class Swap:
     def __init__(self, gating: Gating, places: Sequence[Place]) -> None:
         self.gating, self.places = gating, places
         self._originals: list[tuple[Place, Tensor]] = []
+        self._turn = Turn()
         only = places[0]
         reads = len(places) == 1 and all(factor.dim == 1 for factor in only.factors)
         self._may_scale_inputs = reads and _scales_inputs(only.owner)
@@ -180,6 +187,7 @@ class Swap:
             only = self.places[0]
             scale = self.gating.scale(only.factors, only.tensor.ndim, args[0].dtype)
             return (args[0] * scale, *args[1:])
+        self._turn.take()
         for place in self.places:
             self._originals.append((place, place.tensor))
             _put(place, self.gating.gated(place.factors, place.tensor))
@@ -189,12 +197,41 @@ class Swap:
         """After the module ran, or failed: it has its own parameters again."""
         while self._originals:
             _put(*self._originals.pop())
+        self._turn.give_back()
 
     def _is_cheaper_outside(self, module: nn.Module, args: tuple[Any, ...]) -> bool:
         only = self.places[0]
         if not self._may_scale_inputs or module is not only.owner or len(args) != 1:
             return False
         return args[0].numel() < only.tensor.numel()
+
+
+@final
+class Turn:
+    """Lets one thread at a time swap the parameters of a module.
+
+    What is compiled runs without: it is swapped when it is traced, not when it runs.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._holder: int | None = None
+
+    def take(self) -> None:
+        """Wait for it."""
+        if not torch.compiler.is_compiling():
+            self._lock.acquire()
+            self._holder = threading.get_ident()
+
+    def give_back(self) -> None:
+        """Let others have it; nothing happens if this thread does not."""
+        if torch.compiler.is_compiling() or self._holder != threading.get_ident():
+            return
+        self._holder = None
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type["Turn"], tuple[()]]:
+        return Turn, ()  # a copy of a module has turns of its own
 
 
 def _scales_inputs(module: nn.Module) -> bool:

@@ -84,7 +84,8 @@ def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
 
     if placed := named_gates(model):
         rule = GateRule([n for n, own in placed.items() if own.index is not None])
-        groups = find(model, example_inputs, {torch.ops.diffprune.gate: rule})
+        rules_of_gates: dict[Op, Rule] = {torch.ops.diffprune.gate: rule.as_rule()}
+        groups = find(model, example_inputs, rules_of_gates)
         check_placed(gate, strength, list(placed))
         by_user = UserGates(model, rule, find)
         return GatedModel(model, example_inputs, groups, by_user, round_to)

@@ -1,0 +1,90 @@
+"""Divergences of the horseshoe against Monte Carlo, and what both gates draw."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, stats
+
+from paper.methods.bayesian_compression import (
+    Horseshoe,
+    NormalJeffreys,
+    gamma_divergence,
+    inverse_gamma_divergence,
+)
+
+
+def by_quadrature(m, v, log_prior):
+    normal = stats.norm(m, math.sqrt(v))
+
+    def term(t):
+        # t = log x: the prior of t is that of x times x.
+        return normal.pdf(t) * (normal.logpdf(t) - log_prior(np.exp(t)) - t)
+
+    width = 10 * math.sqrt(v)
+    return integrate.quad(term, m - width, m + width, limit=400)[0]
+
+
+@pytest.mark.parametrize(("m", "v", "scale"), [(-0.5, 0.3, 1.0), (-2.0, 0.1, 0.2)])
+def test_divergences_are_those_of_quadrature(m, v, scale):
+    at = torch.tensor(m).double(), torch.tensor(v).double()
+    gamma = by_quadrature(m, v, stats.gamma(0.5, scale=scale).logpdf)
+    assert float(gamma_divergence(*at, scale)) == pytest.approx(gamma, abs=1e-6)
+    inverse = by_quadrature(m, v, stats.invgamma(0.5).logpdf)
+    assert float(inverse_gamma_divergence(*at)) == pytest.approx(inverse, abs=1e-6)
+
+
+def test_constants_of_the_literature():
+    at = torch.tensor(-0.5).double(), torch.tensor(0.3).double()
+    assert float(gamma_divergence(*at)) == pytest.approx(0.7101009, abs=1e-6)
+    assert float(inverse_gamma_divergence(*at)) == pytest.approx(1.4209536, abs=1e-6)
+
+
+def test_a_half_cauchy_is_the_root_of_that_product():
+    rng = np.random.default_rng(0)
+    n = 200_000
+    product = stats.gamma(0.5, scale=4.0).rvs(n, random_state=rng)
+    product *= stats.invgamma(0.5).rvs(n, random_state=rng)
+    expected = stats.halfcauchy(scale=2.0).ppf([0.25, 0.5, 0.75])
+    assert np.quantile(np.sqrt(product), [0.25, 0.5, 0.75]) == pytest.approx(
+        expected, rel=0.02
+    )
+
+
+def test_draws_have_the_spread_of_the_posterior():
+    torch.manual_seed(0)
+    gate = NormalJeffreys(3)
+    gate.log_var.data.fill_(math.log(0.25))
+    drawn = gate.draw(50_000)
+    assert drawn.std(0).tolist() == pytest.approx([0.5] * 3, abs=0.01)
+    horseshoe = Horseshoe(3)
+    horseshoe.log_var.data.fill_(math.log(0.2))
+    horseshoe.layer_log_var.data.fill_(math.log(0.1))
+    logs = horseshoe.draw(50_000).log()
+    mean, variance = horseshoe.log_scale()
+    torch.testing.assert_close(logs.mean(0), mean, atol=0.01, rtol=0)
+    torch.testing.assert_close(logs.var(0), variance, atol=0.01, rtol=0)
+    # The layer's part is common to all units.
+    shared = torch.cov(logs.detach().T)[0, 1]
+    assert float(shared) == pytest.approx(0.05, abs=0.01)
+
+
+def test_noisy_units_are_closed():
+    gate = NormalJeffreys(2).eval()
+    gate.mean.data = torch.tensor([1.0, 0.01])
+    gate.log_var.data = torch.tensor([-9.0, 0.0])
+    assert gate.is_open().tolist() == [True, False]
+    assert gate.values().tolist() == pytest.approx([1.0, 0.0])
+    assert gate.penalty() > 0
+
+
+def test_the_horseshoe_tells_small_scales_from_large_ones():
+    gate = Horseshoe(4).eval()
+    assert gate.is_open().all()  # all alike
+    gate.mean.data[:2] = -6.0
+    assert gate.is_open().tolist() == [False, False, True, True]
+    gate.keep_(gate.is_open())
+    assert gate.size == 2
+    assert gate.layer_mean.shape == (2,)
+    assert gate.is_open().all()

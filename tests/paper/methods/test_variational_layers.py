@@ -1,0 +1,105 @@
+"""Noise at outputs against noise on weights, and what is left of a network."""
+
+import copy
+
+import pytest
+import torch
+from torch import distributions, nn
+
+import diffprune as dp
+from paper.methods.bayesian_compression import NormalJeffreys
+from paper.methods.variational_layers import (
+    NormalWeights,
+    SparseWeights,
+    divergence,
+    normal_divergence,
+    plain_,
+    replace_layers_,
+)
+from paper.models.lenet5 import LeNet5
+
+LAYERS = [nn.Linear(6, 3), nn.Conv2d(2, 3, 3, stride=2, padding=1)]
+
+
+def inputs(layer):
+    return torch.rand(1, 6) if isinstance(layer, nn.Linear) else torch.rand(1, 2, 5, 5)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_noise_at_outputs_is_that_of_noisy_weights(layer):
+    torch.manual_seed(0)
+    noisy = NormalWeights(copy.deepcopy(layer))
+    noisy.weight_log_var.data.fill_(-2.0)
+    noisy.bias_log_var.data.fill_(-2.0)
+    x = inputs(layer)
+    drawn = torch.stack([noisy(x) for _ in range(4_000)])
+    spread = torch.exp(torch.tensor(-1.0))
+    weights = [
+        noisy.op(
+            x,
+            noisy.weight + spread * torch.randn_like(noisy.weight),
+            noisy.bias + spread * torch.randn_like(noisy.bias),
+        )
+        for _ in range(4_000)
+    ]
+    expected = torch.stack(weights)
+    torch.testing.assert_close(drawn.mean(0), expected.mean(0), atol=0.06, rtol=0)
+    torch.testing.assert_close(drawn.std(0), expected.std(0), atol=0.05, rtol=0.05)
+    assert torch.equal(noisy.eval()(x), layer(x))
+
+
+def test_the_divergence_is_that_of_torch():
+    mean, log_var = torch.randn(5), torch.randn(5)
+    normal = distributions.Normal(mean, (log_var / 2).exp())
+    standard = distributions.Normal(torch.zeros(5), torch.ones(5))
+    expected = distributions.kl_divergence(normal, standard).sum()
+    torch.testing.assert_close(normal_divergence(mean, log_var), expected)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_noisy_weights_are_zero_in_use(layer):
+    layer = copy.deepcopy(layer)
+    layer.weight.data = layer.weight.data.sign() * (0.1 + layer.weight.data.abs())
+    sparse = SparseWeights(layer).eval()
+    x = inputs(layer)
+    torch.testing.assert_close(sparse(x), layer(x))
+    sparse.log_sigma2.data[0] = 9.0
+    assert (sparse.sparse()[0] == 0).all()
+    assert (sparse.sparse()[1] != 0).all()
+
+
+def test_a_layer_without_biases_is_refused():
+    with pytest.raises(dp.errors.ArgumentError, match="no bias"):
+        NormalWeights(nn.Conv2d(1, 2, 3, bias=False))
+
+
+def test_a_sparse_network_becomes_plain_and_small():
+    torch.manual_seed(0)
+    model = replace_layers_(LeNet5(), SparseWeights)
+    images = torch.rand(4, 1, 28, 28)
+    with torch.no_grad():
+        model.conv1.log_sigma2[4:] = 9.0
+        model.conv1.bias[4:] = -1.0
+    assert divergence(model) > 0
+    plain = plain_(model, LeNet5())
+    expected = model.eval()(images)
+    torch.testing.assert_close(plain.eval()(images), expected)
+    small = dp.compact(plain, images)
+    assert small.conv1.out_channels == 4
+    torch.testing.assert_close(small(images), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_network_of_noisy_weights_is_cut_with_its_gates():
+    torch.manual_seed(0)
+    model = replace_layers_(LeNet5(NormalJeffreys), NormalWeights)
+    images = torch.rand(4, 1, 28, 28)
+    pruner = dp.Pruner(model, images, strength=1e-5)
+    with torch.no_grad():
+        model.gate_conv2.mean[10:] = 1e-3
+        model.gate_conv2.log_var[10:] = 0.0
+    expected = copy.deepcopy(model).eval()(images)
+    small = pruner.finalize().eval()
+    torch.testing.assert_close(small(images), expected, atol=1e-5, rtol=1e-4)
+    assert small.conv2.weight.shape[0] == 10
+    assert small.conv2.weight_log_var.shape[0] == 10
+    assert small.fc1.weight_log_var.shape[1] == 160
