@@ -27,7 +27,7 @@ def fresh():
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
-def make(registered=True, seed=0, **options):
+def make(*, registered=True, seed=0, **options):
     torch.manual_seed(seed)
     accelerator = accelerate.Accelerator(cpu=True, **options)
     model = nn.Sequential(
@@ -71,13 +71,13 @@ def test_a_model_shrinks_to_its_budget(options):
 
 @pytest.mark.parametrize("registered", [False, True])
 def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, registered):
-    run = make(registered)
+    run = make(registered=registered)
     train_(run, 8)
     run[0].save_state(tmp_path)
     assert run[1].history
     train_(run, STEPS - 8)
 
-    fresh_state = make(registered, seed=1)
+    fresh_state = make(registered=registered, seed=1)
     fresh_state[0].load_state(tmp_path)
     assert fresh_state[1].steps == 8
     train_(fresh_state, STEPS - 8)

@@ -1,6 +1,5 @@
 """One callback prunes the model of a Trainer; checkpoints and configs follow."""
 
-import json
 import logging
 
 import pytest
@@ -9,7 +8,6 @@ import transformers
 from transformers import Trainer, TrainingArguments
 
 import diffprune as dp
-from diffprune.errors import ArgumentError
 from diffprune.integrations.transformers import Pruning, load_pretrained
 
 pytest.importorskip("accelerate")
@@ -60,30 +58,19 @@ def t5():
 class Data(torch.utils.data.Dataset):
     """What the loss of each of these models needs."""
 
-    def __init__(self, inputs):
-        self.inputs = inputs
+    def __init__(self, make):
+        self.make = make
 
     def __len__(self):
         return 16
 
     def __getitem__(self, number):
         random = torch.Generator().manual_seed(number)
-        if "pixel_values" in self.inputs:
+        if self.make is vit:
             image = torch.rand(3, 8, 8, generator=random)
             return {"pixel_values": image, "labels": number % 2}
         ids = torch.randint(3, 50, (8,), generator=random)
-        return {"input_ids": ids, "labels": self.label(ids, number)}
-
-    def label(self, ids, number):
-        return number % 2 if len(self.inputs) == 1 and self.is_class else ids
-
-    is_class = True
-
-
-def data(make, inputs):
-    found = Data(inputs)
-    found.is_class = make is bert
-    return found
+        return {"input_ids": ids, "labels": number % 2 if self.make is bert else ids}
 
 
 def train(make, folder, *, resume=None, options=None, **more):
@@ -102,12 +89,12 @@ def train(make, folder, *, resume=None, options=None, **more):
         "logging_steps": 4,
         "seed": 0,
     }
-    pruning = Pruning(inputs, budget=dp.Budget(macs=0.8), **(options or {}))
+    pruning = Pruning(inputs, **({"budget": dp.Budget(macs=0.8)} | (options or {})))
     trainer = Trainer(
         model,
         TrainingArguments(**(settings | more)),
-        train_dataset=data(make, inputs),
-        eval_dataset=data(make, inputs),
+        train_dataset=Data(make),
+        eval_dataset=Data(make),
         callbacks=[pruning],
     )
     trainer.train(resume_from_checkpoint=resume)
@@ -143,6 +130,10 @@ def test_a_model_shrinks_to_its_budget_and_comes_back_plain(tmp_path):
         {"bf16": True},
         {"gradient_checkpointing": True},
         {"max_grad_norm": 0.0, "lr_scheduler_type": "cosine", "warmup_steps": 3},
+        pytest.param(
+            {"torch_compile": True, "torch_compile_backend": "aot_eager"},
+            marks=[pytest.mark.slow, pytest.mark.filterwarnings("ignore")],
+        ),
     ],
     ids=lambda more: next(iter(more)),
 )
@@ -160,3 +151,74 @@ def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path):
     assert pruning.pruner.steps == STEPS
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[name], tensor), name
+
+
+def test_the_best_checkpoint_loads_although_the_model_went_on(tmp_path):
+    trainer, pruning = train(
+        bert,
+        tmp_path,
+        save_strategy="steps",
+        eval_strategy="steps",
+        save_steps=4,
+        eval_steps=4,
+        load_best_model_at_end=True,
+        metric_for_best_model="diffprune/macs",
+        greater_is_better=True,
+        options={"finalize": False},
+    )
+    assert trainer.state.best_model_checkpoint.endswith("checkpoint-4")
+    assert pruning.pruner.shape().macs > 0.8 * pruning.pruner.dense.macs
+    plain = load_pretrained(trainer.state.best_model_checkpoint)
+    expected = outputs(trainer.model, bert()[1])
+    torch.testing.assert_close(outputs(plain, bert()[1]), expected)
+
+
+EXPRESSIBLE = {
+    bert: {"intermediate_size"},
+    llama: {"intermediate_size", "num_attention_heads", "num_key_value_heads"},
+    vit: {"intermediate_size"},
+    t5: {"d_ff", "d_kv", "num_heads"},
+}
+
+
+@pytest.mark.parametrize(
+    "make", [bert, *(pytest.param(m, marks=pytest.mark.slow) for m in (llama, vit, t5))]
+)
+def test_equal_widths_are_loaded_by_from_pretrained(tmp_path, make):
+    options = {"equal_widths": True, "budget": None, "strength": 1.0}
+    options |= {"remove_every": 2, "gate_lr_scale": 10.0}
+    trainer, _ = train(make, tmp_path, options=options)
+    model, whole = trainer.model, make()[0].config
+    trainer.save_model(tmp_path / "small")
+    again = type(model).from_pretrained(tmp_path / "small")
+    changed = {
+        name
+        for name, value in vars(again.config).items()
+        if type(value) is int and getattr(whole, name) != value
+    }
+    assert changed == EXPRESSIBLE[make]
+    assert torch.equal(outputs(again, make()[1]), outputs(model, make()[1]))
+
+
+def test_a_model_without_a_config_has_no_equal_widths(tmp_path):
+    pruning = Pruning(torch.rand(2, 4), strength=1.0, equal_widths=True)
+    with pytest.raises(ArgumentError, match="leave it out"):
+        Trainer(
+            torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)),
+            TrainingArguments(str(tmp_path), use_cpu=True, report_to=[]),
+            callbacks=[pruning],
+        )
+
+
+def test_optimizers_without_gates_are_refused(tmp_path):
+    model, inputs = bert()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    trainer = Trainer(
+        model,
+        TrainingArguments(str(tmp_path), max_steps=2, use_cpu=True, report_to=[]),
+        train_dataset=Data(bert),
+        callbacks=[Pruning(inputs, strength=1.0)],
+        optimizers=(optimizer, None),
+    )
+    with pytest.raises(ArgumentError, match="no optimizer trains the gates"):
+        trainer.train()

@@ -47,7 +47,7 @@ def cut(model):
     ranks = [group for group in groups if "lora_A" in group.name]
     assert len(ranks) == 4
     keep = {g.name: torch.arange(8) > number for number, g in enumerate(ranks)}
-    return dp.remove(model, {"input_ids": IDS}, keep)
+    return dp.remove(model, {"input_ids": IDS}, keep=keep)
 
 
 @pytest.mark.parametrize("rslora", [False, True])

@@ -17,13 +17,13 @@ SURFACE = {
         "Budget": "* macs parameters memory size latency steps",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
         "init_std beta_margin dim base index min_open",
-        "Pruner": "model example_inputs * strength budget freeze heads rules gate "
+        "Pruner": "model example_inputs * strength budget freeze heads rules tie gate "
         "remove_every reopen patience round_to on_removal on_budget",
         "by_macs": "strength",
         "by_parameters": "strength",
         "compact": "model example_inputs **options",
         "expected_l0": "model strength",
-        "find_groups": "model example_inputs * freeze heads rules",
+        "find_groups": "model example_inputs * freeze heads rules tie",
         "fold_gates": "module",
         "gate_weight": "layer name * index **options",
         "load_checkpoint": "path pruner optimizer",

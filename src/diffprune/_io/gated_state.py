@@ -5,8 +5,8 @@ names what was removed, and what the gates would multiply each weight by.
 """
 
 import json
-from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping, MutableMapping
+from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -17,8 +17,12 @@ from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError
 
 KEY: Final = "_diffprune_state"
+SCALES: Final = "_diffprune_scales"
 PLACED: Final = "placed by hand"
 _GATES: Final = "_diffprune_gates"
+
+Scale: TypeAlias = tuple[list[str], int, int]
+"""The names of a parameter, a dimension, and how many factors there are for it."""
 
 
 def as_tensor(state: Mapping[str, Any]) -> Tensor:
@@ -28,25 +32,29 @@ def as_tensor(state: Mapping[str, Any]) -> Tensor:
 
 def take_state(
     state_dict: MutableMapping[str, Any], prefix: str = ""
-) -> dict[str, Any] | None:
-    """Take the state of a pruner out of a `state_dict`; None if there is none.
+) -> tuple[dict[str, Any], Tensor] | None:
+    """Take the state of a pruner out of a `state_dict`, with what gates multiply by.
+
+    Returns:
+        None if there is none.
 
     Raises:
         ArgumentError: If it is damaged.
     """
     found = state_dict.pop(prefix + KEY, None)
+    scales = state_dict.pop(prefix + SCALES, torch.empty(0))
     if found is None:
         return None
     try:
         state = json.loads(bytes(found.cpu().tolist()))
         missing = {"plan", "scales"} - state.keys()
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise ArgumentError(
             f"`{prefix + KEY}` in this state is damaged: {error!r}"
         ) from error
     if missing:
         raise ArgumentError(f"`{prefix + KEY}` in this state lacks {sorted(missing)}.")
-    return state
+    return state, scales
 
 
 def load_plain_(
@@ -70,11 +78,11 @@ def load_plain_(
         ArgumentError: If the state is that of another model, or of one whose gates were
             placed by hand.
     """
-    state = take_state(state_dict, prefix)
-    if state is None:
+    found = take_state(state_dict, prefix)
+    if found is None:
         return False
-    scales = state["scales"] or {}
-    if scales == PLACED:
+    state, scales = found
+    if state["scales"] == PLACED:
         raise ArgumentError(
             "the gates of this model were placed by hand, and only a pruner can fold "
             "them.\nMake the pruner as in the saved run and load the state with it."
@@ -84,15 +92,12 @@ def load_plain_(
     apply_plan_(model, Plan.from_json(state["plan"]))
     for name in [n for n in state_dict if n.startswith(prefix) and _GATES in n]:
         del state_dict[name]
-    for name, dims in scales.items():
-        if prefix + name in state_dict:
-            tensor = state_dict[prefix + name]
-            state_dict[prefix + name] = _scaled(tensor, dims)
+    layout: list[Scale] = state["scales"] or []
+    parts = scales.split([length for *_, length in layout])
+    for (names, dim, _), factors in zip(layout, parts, strict=True):
+        for name in names:
+            if prefix + name in state_dict:
+                whole: Tensor = state_dict[prefix + name]
+                shape = [-1, *(1,) * (whole.ndim - 1 - dim)]
+                state_dict[prefix + name] = whole * factors.to(whole).view(shape)
     return True
-
-
-def _scaled(tensor: Tensor, dims: Mapping[str, Sequence[float]]) -> Tensor:
-    for dim, factors in dims.items():
-        shape = [-1, *(1,) * (tensor.ndim - 1 - int(dim))]
-        tensor = tensor * torch.tensor(factors).to(tensor).view(shape)
-    return tensor

@@ -11,14 +11,22 @@ from operator import attrgetter
 from typing import Any, Protocol, final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._graph import mode
-from diffprune._io.gated_state import KEY, PLACED, as_tensor, take_state
+from diffprune._io.gated_state import (
+    KEY,
+    PLACED,
+    SCALES,
+    Scale,
+    as_tensor,
+    take_state,
+)
 from diffprune._pruner.added_gates import gating_of
 from diffprune._pruner.gate_sites import Gating
+from diffprune._pruner.gated_model import MARK
 from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 
@@ -29,11 +37,6 @@ class HasState(Protocol):
     @property
     def model(self) -> nn.Module:
         """The model, gates included."""
-        ...
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the model is plain by now."""
         ...
 
     def state_dict(self) -> dict[str, Any]:
@@ -74,16 +77,22 @@ class StateInModel:
 
     def save(self, model: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
         """Add the pruner's state to that of the model or of a copy of it."""
-        if self.pruner.is_finished:
-            return
-        state = self.pruner.state_dict() | {"scales": _scales(model)}
+        if MARK not in vars(model):
+            return  # it has no gates any more
+        layout, scales = _scales(model)
+        state = self.pruner.state_dict() | {"scales": layout}
+        # Averages of models expect tensors of one shape: numbers are not in the text.
         state_dict[prefix + KEY] = as_tensor(state)
+        state_dict[prefix + SCALES] = scales
 
-    def load(self, state_dict: dict[str, Any], prefix: str) -> None:
+    def load(self, model: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
         """Take the pruner's state out again, and cut the model to it."""
-        state = take_state(state_dict, prefix)
-        if state is None:
+        if MARK not in vars(model):
             return
+        found = take_state(state_dict, prefix)
+        if found is None:
+            return
+        state, _ = found
         if state["scales"] is None:
             raise ArgumentError(
                 "this checkpoint is of a finished run: its model is small and plain.\n"
@@ -114,9 +123,9 @@ class _Save(_Hook):
 
 class _Load(_Hook):
     def __call__(
-        self, _: nn.Module, state_dict: dict[str, Any], prefix: str, *_args: object
+        self, model: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object
     ) -> None:
-        self.link.load(state_dict, prefix)
+        self.link.load(model, state_dict, prefix)
 
 
 class _Nothing:
@@ -125,19 +134,18 @@ class _Nothing:
 
 
 @torch.no_grad()
-def _scales(model: nn.Module) -> dict[str, dict[int, list[float]]] | str:
-    """What folding would multiply each parameter by: by its names, by dimension."""
+def _scales(model: nn.Module) -> tuple[list[Scale] | str, Tensor]:
+    """What folding would multiply parameters by, end to end, and what is where."""
     if not any(isinstance(module, Gating) for module in model.modules()):
-        return PLACED
+        return PLACED, torch.empty(0)
     gating, tensors = gating_of(model), named_tensors(model)
-    found: dict[str, dict[int, list[float]]] = {}
+    layout, found = list[Scale](), list[Tensor]()
     with mode(gating, training=False):  # noise must not become a weight
         for name, factors in gating.sites().items():
             whole = tensors[name]
-            scales = {
-                dim: gating.scale(along, whole.ndim, whole.dtype).flatten().tolist()
-                for dim, along in groupby(factors, attrgetter("dim"))
-            }
             same = [alias for alias, tensor in tensors.items() if tensor is whole]
-            found |= dict.fromkeys(same, scales)
-    return found
+            for dim, along in groupby(factors, attrgetter("dim")):
+                scale = gating.scale(along, whole.ndim, whole.dtype).flatten()
+                layout.append((same, dim, len(scale)))
+                found.append(scale.double())
+    return layout, torch.cat(found)

@@ -38,7 +38,6 @@ from diffprune._pruner.setup import (
 )
 from diffprune._pruner.state import read_state
 from diffprune._pruner.summary import summarise
-from diffprune._surgery.first_shapes import FirstShapes
 from diffprune._surgery.plan import Plan
 from diffprune.errors import FinishedError
 from diffprune.gates import GateLike
@@ -160,11 +159,6 @@ class Pruner(Generic[ModuleT]):
         return self._gated.model
 
     @property
-    def is_finished(self) -> bool:
-        """Whether the model was finalized: it is plain then, without gates."""
-        return self._is_finished
-
-    @property
     def gates(self) -> dict[str, GateLike]:
         """The gates, by name."""
         return self._gated.gates
@@ -183,11 +177,6 @@ class Pruner(Generic[ModuleT]):
     def groups(self) -> Groups:
         """What can be removed, at its present size."""
         return self._gated.groups
-
-    @property
-    def first_shapes(self) -> FirstShapes:
-        """The shapes of the model before anything was removed."""
-        return self._gated.first_shapes
 
     @property
     def plan(self) -> Plan:
@@ -223,10 +212,6 @@ class Pruner(Generic[ModuleT]):
         copied = model.module if isinstance(model, AveragedModel) else model
         check_same(self.model, copied)
         self._gated.copies.append(copied)
-
-    def has_copy(self, model: nn.Module) -> bool:
-        """Whether this very copy is cut, too."""
-        return any(model is copied for copied in self._gated.copies)
 
     def step(self, *optimizers: Optimizer) -> RemovalRecord | None:
         """Call after every optimizer step: now and then, removes closed units."""

@@ -40,7 +40,7 @@ class Pruning(TrainerCallback):
             config of the model has one number for them. Only those are removed, the
             config follows, and `from_pretrained` loads what `save_pretrained` writes.
             Otherwise every layer finds its own width: save with `dp.save_pruned` and
-            load with `dp.load_pretrained`.
+            load with `load_pretrained`.
         gate_lr_scale: The learning rate of gates, as a multiple of that of weights.
         finalize: Whether the model is plain when `train` ends; otherwise it keeps its
             gates, and `pruner.finalize()` is yours to call.

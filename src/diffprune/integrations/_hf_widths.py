@@ -109,7 +109,7 @@ class EqualWidths:
         if built is None or _shapes(built) != _shapes(model):
             warnings.warn(
                 "the config cannot say how wide this model is: save it with "
-                "`dp.save_pruned`, and load it with `dp.load_pretrained`.",
+                "`dp.save_pruned`, and load it with `load_pretrained`.",
                 stacklevel=2,
             )
             return

@@ -15,6 +15,7 @@ from diffprune._graph import ExampleInputs
 from diffprune._io.gated_state import KEY, as_tensor, load_plain_
 from diffprune._io.state_in_model import StateInModel
 from diffprune._pruner import Pruner, RemovalRecord
+from diffprune._surgery.first_shapes import FirstShapes
 from diffprune.errors import ArgumentError
 from diffprune.integrations._training import (
     add_penalty_,
@@ -66,6 +67,8 @@ class Pruning(Callback):
         self._inputs, self._module, self._options = example_inputs, module, options
         self._gate_lr_scale, self._finalize = gate_lr_scale, finalize
         self._link: StateInModel | None = None
+        self._first_shapes: FirstShapes | None = None
+        self._known_copies: list[nn.Module] = []
         self._loading: RemovableHandle | None = None
         self._is_finished, self._steps = False, 0
 
@@ -188,6 +191,7 @@ class Pruning(Callback):
         options["budget"] = with_steps(options.get("budget"), steps)
         target, inputs = self._target(pl_module), self._example_inputs(pl_module)
         self.pruner = Pruner(target, inputs, **options)
+        self._first_shapes = FirstShapes.of(target)
         self._link = StateInModel(
             self.pruner, lambda: self._before_load(trainer, pl_module)
         )
@@ -213,8 +217,9 @@ class Pruning(Callback):
         """Moving averages that other callbacks keep are cut, too."""
         pruner = self._running()
         for copied in self._copies(trainer, pl_module):
-            if not pruner.has_copy(copied):
+            if not any(copied is known for known in self._known_copies):
                 pruner.add_copy(copied)
+                self._known_copies.append(copied)
 
     def _copies(
         self, trainer: Trainer, pl_module: LightningModule
@@ -229,8 +234,7 @@ class Pruning(Callback):
     def _load_plain_(
         self, module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: object
     ) -> None:
-        first = None if self.pruner is None else self.pruner.first_shapes
-        load_plain_(module, state_dict, prefix, first)
+        load_plain_(module, state_dict, prefix, self._first_shapes)
 
 
 def load_from_checkpoint(

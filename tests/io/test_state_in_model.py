@@ -1,0 +1,142 @@
+"""A `state_dict` says what was removed: models are cut to it before they load it."""
+
+import copy
+import importlib.util
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+import diffprune as dp
+from diffprune._io.gated_state import KEY, load_plain_
+from diffprune._io.state_in_model import StateInModel
+from diffprune.errors import ArgumentError
+
+X = torch.rand(6, 5)
+
+
+class Net(nn.Module):
+    """5 -> 8 -> norm -> 8 -> 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(5, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.last = nn.Linear(8, 8)
+        self.out = nn.Linear(8, 5)
+
+    def forward(self, x):
+        return self.out(self.last(self.norm(self.first(x)).relu()).relu())
+
+
+def make(seed=0):
+    torch.manual_seed(seed)
+    pruner = dp.Pruner(Net(), X, strength=1e-3, remove_every=1)
+    return pruner, StateInModel(pruner)
+
+
+def close_(pruner, **units):
+    for name, numbers in units.items():
+        pruner.gates[name].logits.data[numbers] = -9.0
+    pruner.remove_closed_()
+
+
+def test_a_fresh_model_loads_what_a_smaller_one_saved():
+    pruner, _ = make()
+    close_(pruner, first=[1, 2], last=[0])
+    again, _ = make(seed=1)
+    again.model.load_state_dict(pruner.model.state_dict())
+    assert again.shape() == pruner.shape()
+    assert torch.equal(again.model.eval()(X), pruner.model.eval()(X))
+
+
+def test_a_smaller_model_loads_what_a_larger_one_saved():
+    pruner, _ = make()
+    close_(pruner, first=[1])
+    state, expected = copy.deepcopy(pruner.model.state_dict()), pruner.model.eval()(X)
+    close_(pruner, first=[3], last=[0, 1])
+    pruner.model.load_state_dict(state)
+    assert torch.equal(pruner.model(X), expected)
+
+
+def test_a_plain_model_loads_what_a_gated_one_saved():
+    pruner, _ = make()
+    close_(pruner, first=[1, 2], last=[0])
+    state = {f"net.{n}": t for n, t in pruner.model.state_dict().items()}
+    plain = nn.ModuleDict({"net": Net()})
+    assert load_plain_(plain["net"], state, "net.")
+    plain.load_state_dict(state)
+    assert torch.equal(plain["net"].eval()(X), pruner.finalize().eval()(X))
+
+
+def test_a_model_without_gates_says_nothing():
+    pruner, _ = make()
+    copied = pruner._gated.without_gates()
+    assert KEY in pruner.model.state_dict()
+    assert list(copied.state_dict()) == list(Net().state_dict())
+    small = pruner.finalize()
+    assert list(small.state_dict()) == list(Net().state_dict())
+    assert not load_plain_(Net(), small.state_dict())
+
+
+def test_a_copy_speaks_for_the_same_run_and_a_pickle_for_none():
+    pruner, _ = make()
+    copied = copy.deepcopy(pruner.model)
+    pruner.add_copy(copied)
+    close_(pruner, first=[1, 2])
+    assert torch.equal(copied.state_dict()[KEY], pruner.model.state_dict()[KEY])
+    assert KEY not in pickle.loads(pickle.dumps(pruner.model)).state_dict()  # noqa: S301 - ours
+
+
+@pytest.mark.parametrize(
+    ("text", "match"), [(b"{", "damaged"), (b"{}", r"lacks \['plan', 'scales'\]")]
+)
+def test_damaged_states_are_refused(text, match):
+    pruner, _ = make()
+    state = pruner.model.state_dict()
+    state[KEY] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    with pytest.raises(ArgumentError, match=match):
+        pruner.model.load_state_dict(state)
+
+
+def test_gates_placed_by_hand_need_a_pruner():
+    def placed():
+        return nn.Sequential(nn.Linear(5, 8), dp.Gate(8), nn.Linear(8, 1))
+
+    pruner = dp.Pruner(placed(), X, strength=1e-3)
+    StateInModel(pruner)
+    close_(pruner, **{"1": [0, 1]})
+    with pytest.raises(ArgumentError, match="placed by hand"):
+        load_plain_(placed(), pruner.model.state_dict())
+    again = dp.Pruner(placed(), X, strength=1e-3)
+    StateInModel(again)
+    again.model.load_state_dict(pruner.model.state_dict())
+    assert torch.equal(again.model(X), pruner.model(X))
+
+
+def timm_ema():
+    """timm's own class, from its file: the package wants torchvision."""
+    package = importlib.util.find_spec("timm")
+    if package is None or package.submodule_search_locations is None:
+        pytest.skip("timm is not installed")
+    path = f"{package.submodule_search_locations[0]}/utils/model_ema.py"
+    spec = importlib.util.spec_from_file_location("timm_model_ema", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.ModelEmaV3
+
+
+def test_an_average_of_timm_follows():
+    pruner, _ = make()
+    average = timm_ema()(pruner.model, decay=0.5)
+    pruner.add_copy(average.module)
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=0.1))
+    for _ in range(4):
+        (pruner.model(X).square().mean() + pruner.penalty()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        pruner.step(optimizer)
+        average.update(pruner.model)
+    assert pruner.history
+    assert average.module.first.out_features == pruner.model.first.out_features
