@@ -36,6 +36,10 @@ class ExportError(DiffpruneError, RuntimeError):
     """A file that would not compute what its model does; it was not written."""
 
 
+class StorageError(DiffpruneError, OSError):
+    """A file that could not be written; what was there before is as it was."""
+
+
 class FinishedError(DiffpruneError, RuntimeError):
     """A pruner that has already been finalized."""
 

@@ -48,3 +48,23 @@ def test_what_cannot_run_is_remembered_too(tmp_path):
         assert timings.seconds("no", asked.append) is None
         timings.save()
     assert asked == [CPU]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"a": "b"}', "[" * 100_000, "\0"])
+def test_a_damaged_memory_is_written_again(tmp_path, text):
+    timings = timing.Timings(CPU, tmp_path)
+    timings._path.write_text(text)
+    timings = timing.Timings(CPU, tmp_path)
+    timings.seconds("x", lambda _: lambda: None)
+    timings.save()
+    again = timing.Timings(CPU, tmp_path)
+    assert again.seconds("x", lambda _: pytest.fail("it was forgotten")) is not None
+
+
+def test_a_memory_that_cannot_be_written_is_done_without(tmp_path, caplog):
+    (tmp_path / "taken").touch()
+    timings = timing.Timings(CPU, tmp_path / "taken")
+    timings.seconds("x", lambda _: lambda: None)
+    with caplog.at_level("INFO", logger=timing.__name__):
+        timings.save()
+    assert "not kept for the next time" in caplog.text

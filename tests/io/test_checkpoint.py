@@ -1,16 +1,19 @@
 """A run that was interrupted ends like one that was not; bad files change nothing."""
 
 import copy
+import random
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn, optim
 
 import diffprune as dp
+from diffprune._io.checkpoint import _digests
 from diffprune.errors import ArgumentError
 
 STEPS = 240
@@ -165,17 +168,27 @@ def test_pickled_code_is_not_run(tmp_path, monkeypatch):
 
 
 def edited(path, change):
+    """Change a checkpoint as someone would who knows how its digest is made."""
     state = torch.load(path, weights_only=True)
     change(state)
-    torch.save(state, path)
+    parts = {name: part for name, part in state.items() if name != "digest"}
+    torch.save({**parts, "digest": _digests(parts)}, path)
     return path
+
+
+def put_state(**values):
+    return lambda state: state["optimizer"]["state"][0].update(values)
+
+
+def put_option(**values):
+    return lambda state: state["optimizer"]["param_groups"][0].update(values)
 
 
 @pytest.mark.parametrize(
     ("change", "match"),
     [
         (lambda s: s.pop("random"), "lacks .'random'"),
-        (lambda s: s.update(version=9), "version 9, this diffprune reads version 1"),
+        (lambda s: s.update(version=9), "version 9, this diffprune reads version 2"),
         (lambda s: s["model"].pop("fc1.bias"), "of another model: for `fc1.bias`"),
         (
             lambda s: s["model"].update({"fc1.bias": torch.rand(9, 9)}),
@@ -186,11 +199,61 @@ def edited(path, change):
         (lambda s: s["pruner"]["kept"].update(fc1=[99]), "keeps other units"),
         (lambda s: s["pruner"].pop("steps"), "damaged, or that of another model"),
         (lambda s: s["optimizer"]["param_groups"].pop(), "groups of"),
+        (lambda s: s["model"].update(more=torch.ones(1)), "it holds `more`"),
+        (put_state(exp_avg=torch.ones(1)), r"`exp_avg` of shape .1. for `fc1.weight`"),
+        (put_state(exp_avg_sq=torch.ones(9, 9)), "`exp_avg_sq` of shape .9, 9."),
+        (put_state(step=torch.ones(9)), "`step` of shape .9."),
+        (lambda s: s["optimizer"]["state"][0].pop("exp_avg"), "remembers .*step.* of"),
+        (lambda s: s["optimizer"]["state"].update({99: {}}), "of no parameter"),
+        (put_option(lr="fast"), "its `lr` is 'fast'"),
+        (put_option(lr=float("nan")), "its `lr` is nan"),
+        (lambda s: s["random"].update(torch=torch.ones(3)), "random generators are da"),
+        (lambda s: s["random"].pop("numpy"), "random generators are damaged"),
     ],
 )
 def test_files_that_were_tampered_with_are_refused(saved, change, match):
     pruner, optimizer, _ = make()
     assert_refused(edited(saved, change), pruner, optimizer, match)
+
+
+def test_a_file_does_not_choose_the_kernel(saved):
+    edited(saved, put_option(fused=True, foreach=True, capturable=True))
+    pruner, optimizer, _ = make()
+    dp.load_checkpoint(saved, pruner, optimizer)
+    group = optimizer.param_groups[0]
+    assert [group[k] for k in ("fused", "foreach", "capturable")] == [None, None, False]
+
+
+def test_a_flipped_bit_is_noticed(saved):
+    data = bytearray(saved.read_bytes())
+    tensor = torch.load(saved, weights_only=True)["model"]["fc1.weight"]
+    place = data.index(tensor.numpy().tobytes())
+    data[place + 5] ^= 16
+    saved.write_bytes(data)
+    pruner, optimizer, _ = make()
+    assert_refused(saved, pruner, optimizer, "is damaged: what it holds is not what")
+
+
+@pytest.mark.parametrize(
+    "extra", [{"f": print}, {"a": [Path()]}, {"a": {"b": np.float64(1)}}, {Path(): 1}]
+)
+def test_only_what_can_be_loaded_is_saved(tmp_path, extra):
+    pruner, optimizer, _ = make()
+    with pytest.raises(ArgumentError, match=r"extra.* is a .* without pickled code"):
+        dp.save_checkpoint(tmp_path / "run.pt", pruner, optimizer, extra=extra)
+    assert not list(tmp_path.iterdir())
+
+
+def test_random_generators_go_on(saved):
+    def draw():
+        return random.random(), np.random.rand(), float(torch.rand(()))  # noqa: NPY002, S311
+
+    pruner, optimizer, _ = make()
+    dp.load_checkpoint(saved, pruner, optimizer)
+    first = draw()
+    pruner, optimizer, _ = make()
+    dp.load_checkpoint(saved, pruner, optimizer)
+    assert draw() == first
 
 
 def test_another_architecture_is_refused(saved):

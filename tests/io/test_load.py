@@ -1,7 +1,6 @@
 """Files from anywhere: what does not fit is refused, and nothing has changed."""
 
 import copy
-import hashlib
 import json
 import struct
 from functools import reduce
@@ -15,6 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from torch import nn, optim
 
 import diffprune as dp
+from diffprune._core import files
 from diffprune.errors import ArgumentError
 
 
@@ -24,10 +24,9 @@ def tampered(folder, change, tensors=None):
     data = json.loads(path.read_text())
     change(data)
     path.write_text(json.dumps(data))
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     held = safetensors.torch.load_file(weights)
     (tensors or dict)(held)
-    safetensors.torch.save_file(held, weights, metadata={"blueprint": digest})
+    weights.write_bytes(files.packed(held, path.read_text()))
 
 
 def everything(model, optimizer):
@@ -82,6 +81,11 @@ IDENTITY = {"kind": "Identity", "arguments": {}, "parts": []}
         (put("sizes/fc1/out_features", 10**12), "`fc1.out_features` is 1000000000000"),
         (put("sizes/fc1/out_features", -1), "`fc1.out_features` is -1 in it, 16 here"),
         (put("sizes/fc1/out_features", [8]), r"`fc1.out_features` is .8,. in it"),
+        (
+            put("sizes/fc1/out_features", 7),
+            r"`fc1.out_features` is 7 and `fc1.weight` has the shape .8, 5.",
+        ),
+        (put("sizes/norm/num_features", 3), "`norm.num_features` is 3 and `norm.weig"),
         (put("sizes/depth", {}), "it has a module `depth`, the model has none"),
         (put("sizes/..", {"x": 1}), "it has a module `..`"),
         (
@@ -186,6 +190,14 @@ def test_any_other_value_anywhere_is_loaded_or_refused(small, make, choice, valu
             dp.load_pruned(make(), folder)
         except ArgumentError:
             assert_refused(folder, make(), ".")
+
+
+def test_a_flipped_bit_is_noticed(folder, make):
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 1
+    path.write_bytes(data)
+    assert_refused(folder, make(), "is damaged: what it holds is not what was written")
 
 
 def test_pickles_are_not_read(folder, make):

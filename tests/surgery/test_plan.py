@@ -92,12 +92,24 @@ def test_a_stub_takes_the_place_of_those_inside_it():
 
 def test_plans_from_before_there_were_stubs_are_read():
     data = json.loads(PLAN.to_json())
-    del data["stubs"]
+    del data["stubs"], data["digest"]
     assert Plan.from_json(json.dumps(data)).stubs == {}
 
 
 def changed(**fields):
-    return json.dumps({**json.loads(PLAN.to_json()), **fields})
+    data = {**json.loads(PLAN.to_json()), **fields}
+    del data["digest"]
+    return json.dumps(data)
+
+
+def test_a_damaged_plan_is_refused():
+    text = PLAN.to_json()
+    assert Plan.from_json(text) == PLAN
+    for place, letter in enumerate(text):
+        if letter.isdigit():
+            flipped = text[:place] + chr(ord(letter) ^ 1) + text[place + 1 :]
+            with pytest.raises(ArgumentError, match=r"damaged|version"):
+                Plan.from_json(flipped)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ A busy machine only ever makes things slower, so the fastest of several runs cou
 
 import hashlib
 import json
+import logging
+import math
 import os
 import platform
 import time
@@ -16,9 +18,11 @@ import torch
 from platformdirs import user_cache_path
 
 from diffprune._core.files import write_text
+from diffprune.errors import StorageError
 
 Prepare: TypeAlias = Callable[[torch.device], Callable[[], object] | None]
 
+_LOG: Final = logging.getLogger(__name__)
 _ROUNDS: Final = 5
 BRIEFLY: Final = 0.02  # seconds
 THOROUGHLY: Final = 0.5
@@ -90,15 +94,30 @@ class Timings:
         return self._known[key]
 
     def save(self) -> None:
-        """Write what is new; other processes may have written meanwhile."""
+        """Write what is new; other processes may have written meanwhile.
+
+        A folder that cannot be written is no reason to stop: it is only a memory.
+        """
         if not self.is_new:
             return
-        write_text(self._path, json.dumps({**_read(self._path), **self._known}))
+        try:
+            write_text(self._path, json.dumps({**_read(self._path), **self._known}))
+        except StorageError as error:
+            _LOG.info("timings are not kept for the next time: %s", error)
         self.is_new = False
 
 
 def _read(path: Path) -> dict[str, float | None]:
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+    """What is known; nothing if the file is damaged, which is then written again."""
+    try:
+        known = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    is_whole = isinstance(known, dict) and all(
+        value is None or (type(value) is float and 0 < value < math.inf)
+        for value in known.values()
+    )
+    return known if is_whole else {}
 
 
 def _machine(device: torch.device) -> str:

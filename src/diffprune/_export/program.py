@@ -1,5 +1,6 @@
 """A model as a `.pt2` file that torch runs without its code. Knows no other runtime."""
 
+import io
 import os
 from pathlib import Path
 
@@ -37,6 +38,7 @@ def to_exported_program(
         TraceError: If the model cannot be written down as one graph, or only for one
             batch size.
         ExportError: If the program would compute something else.
+        StorageError: If the disk refuses; the earlier file is as it was.
 
     Examples:
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
@@ -47,7 +49,10 @@ def to_exported_program(
     program = checked_program(model, example_inputs, batch_dim)
     if path is not None:
         with written_whole(Path(path)) as partial, quiet():
-            torch.export.save(program, partial)
+            # By way of memory: torch ends the process where a disk is full.
+            buffer = io.BytesIO()
+            torch.export.save(program, buffer)
+            partial.write_bytes(buffer.getbuffer())
             again = torch.export.load(partial)
             check_same(model, runner(again), example_inputs, batch_dim)
     return program

@@ -51,6 +51,7 @@ from diffprune._graph.rule_api import (
 from diffprune._graph.tracing import (
     ExampleInputs as ExampleInputs,
     Trace as Trace,
+    as_written as as_written,
     call_arguments as call_arguments,
     check_plain as check_plain,
     mode as mode,

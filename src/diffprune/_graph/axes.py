@@ -30,6 +30,9 @@ class Atom:
     def __repr__(self) -> str:
         return f"<{self.size}>"
 
+    def __deepcopy__(self, memo: object) -> "Atom":
+        return self
+
 
 @dataclass(frozen=True)
 class Cat:

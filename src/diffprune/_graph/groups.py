@@ -150,6 +150,9 @@ class Groups(Sequence[PruneGroup]):
             raise UnknownNameError(unknown_group(key, self))
         return named[key]
 
+    def __deepcopy__(self, memo: object) -> "Groups":
+        return self  # nothing of them ever changes, and a trace cannot be copied
+
     def __len__(self) -> int:
         return len(self.groups)
 

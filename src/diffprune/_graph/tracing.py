@@ -4,10 +4,11 @@ Traces with `torch.export` (non-strict): high-level ops, parameters by name, sha
 module paths on every node, and the origin of integers from `sizes`.
 """
 
+import inspect
 import logging
 import warnings
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -70,6 +71,38 @@ def mode(model: nn.Module, *, training: bool) -> Generator[None]:
             module.training = was_training
 
 
+@contextmanager
+def as_written(model: nn.Module) -> Generator[None]:
+    """Let a model compute in its own precision, whatever surrounds it.
+
+    Autocast is off, and a `forward` that a framework has put around the one of the
+    model's class (mixed precision does) is set aside.
+    """
+    devices = {"cpu", *(p.device.type for p in model.parameters())}
+    around = _wrapped_forward(model)
+    with ExitStack() as stack:
+        for device in sorted(devices):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        if around is not None:
+            stack.callback(vars(model).update, forward=around)
+            del vars(model)["forward"]
+        yield
+
+
+def _wrapped_forward(model: nn.Module) -> object | None:
+    """What a framework calls instead of the model's own forward, and in the end does.
+
+    Layers that are fetched from elsewhere when they run have such a forward, too; that
+    one has to stay.
+    """
+    around = vars(model).get("forward")
+    if around is None or hasattr(model, "_hf_hook"):
+        return None
+    inside: Any = inspect.unwrap(around)
+    own = getattr(inside, "__func__", inside) is type(model).forward
+    return around if own else None
+
+
 def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
     """Trace in eval mode; in train mode too when that reads other parameters.
 
@@ -124,6 +157,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
     try:
         with (
             mode(model, training=training),
+            as_written(model),
             tracked_sizes(model, run) as log,
             quiet(),
             torch.no_grad(),
@@ -162,7 +196,7 @@ def _explain(
 ) -> Exception:
     """Say whether the inputs or the control flow is to blame."""
     copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    with mode(model, training=False), torch.no_grad():
+    with mode(model, training=False), as_written(model), torch.no_grad():
         try:
             functional_call(model, copies, args, kwargs)
         except Exception as error:  # noqa: BLE001 - whatever the model raises is the news

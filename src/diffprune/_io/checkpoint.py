@@ -3,23 +3,30 @@
 Knows pruners and optimizers through their state dicts only.
 """
 
+import io
 import os
-import random
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from diffprune._core.files import written_whole
+from diffprune._core.digest import digest
+from diffprune._core.files import write_bytes
+from diffprune._core.randomness import random_states, set_random_states
+from diffprune._core.snapshot import all_or_nothing
+from diffprune._io.optimizer_fit import fitted
+from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.plan import Plan
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, DiffpruneError
 from diffprune.gates.penalty import named_gates
 
-VERSION: Final = 1
-PARTS: Final = {"version", "pruner", "model", "optimizer", "random", "extra"}
+VERSION: Final = 2
+PARTS: Final = {
+    "version", "digest", "pruner", "model", "optimizer", "random", "extra"
+}  # fmt: skip
 
 
 class HasState(Protocol):
@@ -53,17 +60,23 @@ def save_checkpoint(
         pruner: The pruner, with its model.
         optimizer: The optimizer.
         extra: More state dicts and numbers: a scheduler's, the epoch.
+
+    Raises:
+        ArgumentError: If something cannot be loaded again without running code: only
+            tensors, numbers, text, and dicts, lists, tuples and sets of them can.
+        StorageError: If the disk refuses; the earlier file is as it was.
     """
-    state = {
+    parts = {
         "version": VERSION,
         "pruner": pruner.state_dict(),
         "model": pruner.model.state_dict(),
         "optimizer": optimizer.state_dict(),
-        "random": {"torch": torch.get_rng_state(), "python": random.getstate()},
+        "random": random_states(),
         "extra": dict(extra or {}),
     }
-    with written_whole(Path(path)) as partial:
-        torch.save(state, partial)
+    buffer = io.BytesIO()
+    torch.save({**parts, "digest": _digests(parts)}, buffer)
+    write_bytes(Path(path), buffer.getbuffer())
 
 
 def load_checkpoint(
@@ -84,50 +97,64 @@ def load_checkpoint(
             nothing has changed.
     """
     state = _read(path)
-    _check_optimizer(path, state["optimizer"], optimizer)
-    _check_model(path, state, pruner)
-    pruner.load_state_dict(state["pruner"], optimizer)
-    pruner.model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    torch.set_rng_state(state["random"]["torch"])
-    kind, words, gauss = state["random"]["python"]
-    random.setstate((kind, tuple(words), gauss))
+    try:
+        _check_model(path, state, pruner)
+        saved = fitted(
+            optimizer, state["optimizer"], _parameters(optimizer, state, pruner)
+        )
+        tensors = named_tensors(pruner.model).values()
+        with all_or_nothing(pruner, optimizer, overwritten=tensors):
+            pruner.load_state_dict(state["pruner"], optimizer)
+            pruner.model.load_state_dict(state["model"])
+            optimizer.load_state_dict(saved)
+            set_random_states(state["random"])
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        if isinstance(error, DiffpruneError) and f"`{path}`" in str(error):
+            raise
+        raise ArgumentError(f"`{path}` cannot be loaded: {error}") from error
     return state["extra"]
+
+
+def _digests(parts: Mapping[str, Any]) -> dict[str, str]:
+    return {name: digest(part, name) for name, part in sorted(parts.items())}
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
         missing = PARTS - set(state)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
         raise
     except Exception as error:
         raise ArgumentError(
             f"`{path}` is damaged, or not a diffprune checkpoint: {error}"
         ) from error
-    if missing:
-        raise ArgumentError(
-            f"`{path}` is not a diffprune checkpoint: it lacks {sorted(missing)}."
-        )
-    if state["version"] != VERSION:
+    if "version" in state and state["version"] != VERSION:
         raise ArgumentError(
             f"`{path}` has version {state['version']}, this diffprune reads version "
             f"{VERSION}."
         )
+    if missing:
+        raise ArgumentError(
+            f"`{path}` is not a diffprune checkpoint: it lacks {sorted(missing)}."
+        )
+    parts = {name: state[name] for name in PARTS - {"digest"}}
+    if state["digest"] != _digests(parts):
+        raise ArgumentError(
+            f"`{path}` is damaged: what it holds is not what was written.\nCopy it "
+            "again from where it came, or continue from an earlier one. Nothing was "
+            "loaded."
+        )
     return state
 
 
-def _check_optimizer(
-    path: str | os.PathLike[str], saved: Mapping[str, Any], optimizer: Optimizer
-) -> None:
-    expected = [len(group["params"]) for group in optimizer.param_groups]
-    found = [len(group["params"]) for group in saved.get("param_groups", ())]
-    if found != expected:
-        raise ArgumentError(
-            f"the optimizer in `{path}` has groups of {found} parameters, this one of "
-            f"{expected}.\nMake it as in the saved run: "
-            "`pruner.parameter_groups(...)`."
-        )
+def _parameters(
+    optimizer: Optimizer, state: Mapping[str, Any], pruner: HasState
+) -> list[tuple[str, Tensor]]:
+    """What each parameter of the optimizer is called, and will be like."""
+    names = {p: name for name, p in pruner.model.named_parameters()}
+    held = [p for group in optimizer.param_groups for p in group["params"]]
+    return [(names.get(p, "?"), state["model"].get(names.get(p), p)) for p in held]
 
 
 def _check_model(
@@ -136,6 +163,11 @@ def _check_model(
     """Compare shapes before anything is cut; gates are the pruner's to check."""
     plan, saved = Plan.from_json(state["pruner"]["plan"]), state["model"]
     gates = tuple(f"{name}." for name in named_gates(pruner.model))
+    if extra := sorted(saved.keys() - pruner.model.state_dict().keys()):
+        raise ArgumentError(
+            f"`{path}` is of another model: it holds `{extra[0]}`, and the model does "
+            "not."
+        )
     for name, tensor in pruner.model.state_dict().items():
         kept = plan.tensors.get(name, {})
         expected = [len(kept.get(dim, range(n))) for dim, n in enumerate(tensor.shape)]

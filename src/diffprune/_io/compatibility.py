@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import ParametrizationList
 
 from diffprune._io.blueprint import Blueprint, Size, is_inside, sizes_of
@@ -47,6 +49,7 @@ def changes(saved: Saved, model: nn.Module) -> Changes:
     modules = _new_modules(saved, model)
     sizes = _new_sizes(saved, model, modules)
     _check_tensors(saved, model, modules)
+    _check_consistent(saved, model, modules)
     return Changes(modules, sizes, saved.tensors)
 
 
@@ -98,6 +101,43 @@ def _check_tensors(
     for name, place in expected.items():
         if place is not None and name not in saved.tensors:
             raise _other(saved, model, f"it lacks `{name}`")
+
+
+def _check_consistent(
+    saved: Saved, model: nn.Module, changed: Mapping[str, nn.Module]
+) -> None:
+    """Refuse a layer that says another width than its tensors have."""
+    for path, module in model.named_modules(remove_duplicate=False):
+        weight = saved.tensors.get(f"{path}.weight".lstrip("."))
+        if path in changed or is_inside(path, changed) or weight is None:
+            continue
+        said = {**sizes_of(module), **saved.blueprint.sizes.get(path, {})}
+        for name, width in _widths(module, tuple(weight.shape)).items():
+            if said[name] != width:
+                where = f"{path}.{name}".lstrip(".")
+                own = f"{path}.weight".lstrip(".")
+                raise _other(
+                    saved,
+                    model,
+                    f"it contradicts itself: `{where}` is {said[name]} and `{own}` has "
+                    f"the shape {list(weight.shape)}",
+                )
+
+
+def _widths(module: nn.Module, shape: tuple[int, ...]) -> dict[str, int]:
+    """What a layer of torch must say of itself when its weight has this shape."""
+    if isinstance(module, nn.Linear):
+        return dict(zip(("out_features", "in_features"), shape, strict=True))
+    if isinstance(module, nn.Embedding):
+        return dict(zip(("num_embeddings", "embedding_dim"), shape, strict=True))
+    if isinstance(module, nn.GroupNorm):
+        return {"num_channels": shape[0]}
+    if isinstance(module, _NormBase):
+        return {"num_features": shape[0]}
+    if isinstance(module, _ConvNd) and module.groups == 1:
+        own, read = ("in", "out") if module.transposed else ("out", "in")
+        return {f"{own}_channels": shape[0], f"{read}_channels": shape[1]}
+    return {}
 
 
 def _check_tensor(

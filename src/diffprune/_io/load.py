@@ -10,12 +10,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core import files
+from diffprune._core.snapshot import all_or_nothing
 from diffprune._graph import check_plain
 from diffprune._io.blueprint import Blueprint
 from diffprune._io.compatibility import Changes, Saved, changes, slots
-from diffprune._io.saved_optimizer import check_state, load_state_, read_state
+from diffprune._io.saved_optimizer import fitting_state, load_state_, read_state
+from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 from diffprune.gates import fold_gates
+from diffprune.gates.penalty import named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -49,12 +52,16 @@ def load_pruned(
     text = files.read_text(source / files.BLUEPRINT)
     saved = _read(source, text)
     needed = changes(saved, model)
-    if optimizer is None:
-        _change_(model, needed)
-        return model
-    state = read_state(source / files.OPTIMIZER, text)
-    check_state(state, optimizer, model, needed.tensors)
-    load_state_(optimizer, state, _change_(model, needed))
+    state = None
+    if optimizer is not None:
+        found = read_state(source / files.OPTIMIZER, text)
+        state = fitting_state(found, optimizer, model, needed.tensors)
+    # Folding gates away writes into the weights that they multiply.
+    folded = named_tensors(model).values() if named_gates(model) else ()
+    with all_or_nothing(model, optimizer, overwritten=folded):
+        moved = _change_(model, needed)
+        if optimizer is not None and state is not None:
+            load_state_(optimizer, state, moved)
     return model
 
 

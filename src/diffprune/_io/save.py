@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from diffprune._core import files
 from diffprune._graph import check_plain
 from diffprune._io.blueprint import Blueprint
-from diffprune._io.saved_optimizer import OptimizerState, write_state
+from diffprune._io.saved_optimizer import OptimizerState, pack_state
 from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
@@ -42,6 +42,7 @@ def save_pruned(
     Raises:
         ArgumentError: If the model has gates or is wrapped, or holds something that is
             neither a tensor nor a width; nothing was written.
+        StorageError: If the disk refuses; files that were there are as they were.
 
     Examples:
         >>> import tempfile, torch
@@ -58,14 +59,17 @@ def save_pruned(
     target, blueprint = Path(folder), Blueprint.of(model)
     tensors, text = named_tensors(model), blueprint.to_json()
     own = {name: t for name, t in tensors.items() if name not in blueprint.tied}
-    target.mkdir(parents=True, exist_ok=True)
+    contents = {
+        target / files.WEIGHTS: files.packed(own, text),
+        target / files.BLUEPRINT: text.encode(),
+    }
+    if state is not None:
+        contents[target / files.OPTIMIZER] = pack_state(state, text)
+    files.write_files(contents)
     if _is_pretrained(model):
         _write_config(model, target)
-    files.remove(target / files.OPTIMIZER)
-    files.write_tensors(target / files.WEIGHTS, own, text)
-    files.write_text(target / files.BLUEPRINT, text)
-    if state is not None:
-        write_state(target / files.OPTIMIZER, state, text)
+    if state is None:
+        files.remove(target / files.OPTIMIZER)
     return target
 
 
@@ -94,6 +98,7 @@ def _is_pretrained(model: nn.Module) -> TypeGuard[Any]:
 
 def _write_config(model: Any, folder: Path) -> None:  # noqa: ANN401 - of an optional library
     model.config.architectures = [type(model).__name__]
-    model.config.save_pretrained(folder)
-    if model.can_generate():
-        model.generation_config.save_pretrained(folder)
+    with files.storing(folder):
+        model.config.save_pretrained(folder)
+        if model.can_generate():
+            model.generation_config.save_pretrained(folder)

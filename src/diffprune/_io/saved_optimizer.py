@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core import files
+from diffprune._io.optimizer_fit import fitted
 from diffprune.errors import ArgumentError
 
 Key: TypeAlias = tuple[str, str]
@@ -88,15 +89,15 @@ class OptimizerState:
         return {"state": state, "param_groups": groups}
 
 
-def write_state(path: Path, state: OptimizerState, blueprint: str) -> None:
-    """Write the state beside the model that this is the blueprint of."""
+def pack_state(state: OptimizerState, blueprint: str) -> bytes:
+    """A file of the state, for beside the model that this is the blueprint of."""
     tensors = {f"{name}/{key}": t for (name, key), t in state.tensors.items()}
     data = {key: value for key, value in vars(state).items() if key != "tensors"}
-    files.write_tensors(path, tensors, blueprint, **{HEADER: json.dumps(data)})
+    return files.packed(tensors, blueprint, **{HEADER: json.dumps(data)})
 
 
 def read_state(path: Path, blueprint: str) -> OptimizerState:
-    """Read what `write_state` wrote; the file may come from anywhere.
+    """Read what `pack_state` wrote; the file may come from anywhere.
 
     Raises:
         ArgumentError: If the file is damaged, or of another blueprint.
@@ -115,13 +116,13 @@ def read_state(path: Path, blueprint: str) -> OptimizerState:
     return state
 
 
-def check_state(
+def fitting_state(
     state: OptimizerState,
     optimizer: Optimizer,
     model: nn.Module,
     tensors: Mapping[str, Tensor],
-) -> None:
-    """Refuse the state of another optimizer.
+) -> dict[str, Any]:
+    """What to load, as this optimizer's `load_state_dict` takes it.
 
     Args:
         state: What was read.
@@ -130,7 +131,7 @@ def check_state(
         tensors: What is to take the place of the model's tensors.
 
     Raises:
-        ArgumentError: If they do not fit together.
+        ArgumentError: If they do not fit together; nothing has changed.
     """
     kind = type(optimizer).__name__
     if kind != state.kind:
@@ -142,23 +143,18 @@ def check_state(
             f"{_count(state.parameters)}, where this one has {_count(names)}.\nMake it "
             "like the saved one, with the same groups in the same order."
         )
-    for (name, key), tensor in state.tensors.items():
-        shape = tensors[name].shape if name in tensors else ()
-        if tensor.numel() != 1 and not _broadcasts(tensor.shape, shape):
-            raise ArgumentError(
-                f"the saved optimizer remembers `{key}` of shape {list(tensor.shape)} "
-                f"for `{name}` of shape {list(shape)}: the file is damaged."
-            )
+    like = [(name, tensors[name]) for name in chain(*state.parameters)]
+    return fitted(optimizer, state.to_torch(), like)
 
 
 def load_state_(
-    optimizer: Optimizer, state: OptimizerState, moved: Mapping[Tensor, Tensor]
+    optimizer: Optimizer, saved: Mapping[str, Any], moved: Mapping[Tensor, Tensor]
 ) -> None:
     """Give an optimizer the parameters that replaced its own, and the saved state."""
     for group in optimizer.param_groups:
         group["params"] = [moved.get(p, p) for p in group["params"]]
     optimizer.state.clear()
-    optimizer.load_state_dict(state.to_torch())
+    optimizer.load_state_dict(dict(saved))
 
 
 def _named_groups(
@@ -207,12 +203,6 @@ def _read_values(data: Mapping[str, Any]) -> dict[str, Any]:
     if not all(map(_is_plain, read.values())) or "params" in read:
         raise TypeError(f"expected names and plain values, got {data!r}")
     return read
-
-
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    return len(shape) == len(to) and all(
-        n in (1, full) for n, full in zip(shape, to, strict=True)
-    )
 
 
 def _count(groups: tuple[tuple[str, ...], ...]) -> str:

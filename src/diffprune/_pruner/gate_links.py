@@ -46,6 +46,9 @@ class Link:
     out: Value
     dim: int
 
+    def __deepcopy__(self, memo: object) -> "Link":
+        return self  # part of a trace, which is shared
+
     def before(self, groups: Groups) -> Axis:
         """What the gated dimension of the input is made of."""
         return groups.solution.algebra.resolve(self.x.axes[self.dim])
@@ -70,6 +73,9 @@ class GateRule:
     def __init__(self, indexed: Collection[str] = ()) -> None:
         self._indexed = indexed
         self.links: list[Link] = []
+
+    def __deepcopy__(self, memo: object) -> "GateRule":
+        return self  # part of a trace, which is shared
 
     def __call__(self, call: Call, x: Value, values: Value, dim: int) -> Axes:
         """Give the output a dimension of its own, and remember both ends."""

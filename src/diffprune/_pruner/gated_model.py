@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.gate_sites import NAME
+from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
 from diffprune._pruner.snapshot import Snapshot
 from diffprune._surgery.apply import apply_plan_, named_tensors
@@ -75,7 +76,8 @@ class GatedModel(Generic[ModuleT]):
 
     Args:
         model: The model, gates and all.
-        example_inputs: What every removal is checked on.
+        example_inputs: What every removal is checked on; they follow the model when it
+            moves to another device or type.
         groups: Its groups; a removal replaces them.
         placement: How the gates sit in it.
         round_to: Widths are cut to multiples of this.
@@ -99,7 +101,7 @@ class GatedModel(Generic[ModuleT]):
         placement: GatePlacement,
         round_to: int = 1,
     ) -> None:
-        self.model, self.example_inputs = model, example_inputs
+        self.model, self._inputs = model, MovingInputs(model, example_inputs)
         self.groups, self.placement, self._round_to = groups, placement, round_to
         self.gates: dict[str, GateLike] = placement.gates(model)
         self.pooled = placement.pooled(model)
@@ -109,6 +111,11 @@ class GatedModel(Generic[ModuleT]):
         self.history: list[RemovalRecord] = []
         self.first_groups, self.first_shapes = groups, FirstShapes.of(model)
         vars(model)[MARK] = True
+
+    @property
+    def example_inputs(self) -> ExampleInputs:
+        """What every removal is checked on, where the model is and of its type."""
+        return self._inputs.like(self.model)
 
     def units(self) -> dict[str, PruneGroup]:
         """What each gate decides about, by the name of the gate."""
@@ -321,20 +328,29 @@ def check_unchanged(model: nn.Module, groups: Groups) -> None:
             )
 
 
-def check_same(model: nn.Module, copied: nn.Module) -> None:
-    """Refuse what is not a copy of a model.
+def find_copy(model: nn.Module, copied: nn.Module) -> nn.Module:
+    """The copy of a model in what may be a wrapper around it, its `module`.
 
     Raises:
         ArgumentError: If a tensor is missing, or has another shape.
     """
+    inside: object = getattr(copied, "module", None)
+    different = _first_difference(model, copied)
+    if different is None:
+        return copied
+    if isinstance(inside, nn.Module):
+        return find_copy(model, inside)
+    raise ArgumentError(
+        f"this is no copy of the model as it is now: `{different}` differs.\n"
+        "Copy it after making the pruner: `copy.deepcopy(pruner.model)`."
+    )
+
+
+def _first_difference(model: nn.Module, copied: nn.Module) -> str | None:
     expected = {name: t.shape for name, t in named_tensors(model).items()}
     found = {name: t.shape for name, t in named_tensors(copied).items()}
-    for name in dict.fromkeys((*expected, *found)):
-        if expected.get(name) != found.get(name):
-            raise ArgumentError(
-                f"this is no copy of the model as it is now: `{name}` differs.\n"
-                "Copy it after making the pruner: `copy.deepcopy(pruner.model)`."
-            )
+    names = dict.fromkeys((*expected, *found))
+    return next((n for n in names if expected.get(n) != found.get(n)), None)
 
 
 def _parameters_of(gates: Mapping[str, GateLike]) -> dict[str, dict[str, nn.Parameter]]:

@@ -10,12 +10,11 @@ from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel
 
 from diffprune._budget import Budget, Controller
 from diffprune._core.types import Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
-from diffprune._pruner.gated_model import RemovalRecord, check_same
+from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
 from diffprune._pruner.setup import (
@@ -124,7 +123,6 @@ class Pruner(Generic[ModuleT]):
         patience = PATIENCE if patience is None else patience
         check_numbers(self._remove_every, reopen, patience, round_to)
         check_model(model)
-        self.example_inputs = example_inputs
         self.steps = 0
         self._strength = strength
         self._on_removal, self._on_budget = on_removal, on_budget
@@ -157,6 +155,11 @@ class Pruner(Generic[ModuleT]):
     def model(self) -> ModuleT:
         """The model, as small as it is by now."""
         return self._gated.model
+
+    @property
+    def example_inputs(self) -> ExampleInputs:
+        """What removals are checked on, where the model is now and of its type."""
+        return self._gated.example_inputs
 
     @property
     def gates(self) -> dict[str, GateLike]:
@@ -204,14 +207,13 @@ class Pruner(Generic[ModuleT]):
         """Cut this copy of the model too: a moving average, a teacher.
 
         Args:
-            model: Made with `copy.deepcopy(pruner.model)` or an `AveragedModel` of it.
+            model: Made with `copy.deepcopy(pruner.model)`, or a wrapper that holds such
+                a copy as `module`: torch's `AveragedModel`, timm's `ModelEmaV3`.
 
         Raises:
             ArgumentError: If it is not a copy of the model as it is now.
         """
-        copied = model.module if isinstance(model, AveragedModel) else model
-        check_same(self.model, copied)
-        self._gated.copies.append(copied)
+        self._gated.copies.append(find_copy(self.model, model))
 
     def step(self, *optimizers: Optimizer) -> RemovalRecord | None:
         """Call after every optimizer step: now and then, removes closed units."""

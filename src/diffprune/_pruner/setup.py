@@ -2,6 +2,8 @@
 
 import fnmatch
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import torch
@@ -44,12 +46,16 @@ PATIENCE: Final = 30
 
 def by_macs(strength: float) -> Callable[[PruneGroup], float]:
     """Strength per multiply-add: units that cost more are pushed harder."""
-    return lambda group: strength * group.macs
+    return partial(_times, strength, "macs")
 
 
 def by_parameters(strength: float) -> Callable[[PruneGroup], float]:
     """Strength per parameter: units that weigh more are pushed harder."""
-    return lambda group: strength * group.parameters
+    return partial(_times, strength, "parameters")
+
+
+def _times(strength: float, cost: str, group: PruneGroup) -> float:
+    return strength * getattr(group, cost)
 
 
 def default_gate(group: PruneGroup) -> Gate:
@@ -177,13 +183,22 @@ def make_controller(
     options = gates, gated.kept, round_to, gated.read
     if all(one.latency is None for one in budgets):
         return Controller(budgets, gated.network(), *options)
-    whole = gated.without_gates()
+    timed = _Timed(gated, gated.without_gates())
+    return Controller(budgets, gated.network(), *options, timed)
 
-    def seconds(keep: Mapping[str, Keep]) -> dict[str, Measured]:
-        models = [gated.without_gates(keep), whole]
-        return {"latency": Measured(*measure_in_turns(models, gated.example_inputs))}
 
-    return Controller(budgets, gated.network(), *options, seconds)
+@dataclass(frozen=True)
+class _Timed:
+    """How long a model takes with fewer units, beside the whole one."""
+
+    gated: GatedModel[Any]
+    whole: nn.Module
+
+    def __call__(self, keep: Mapping[str, Keep]) -> dict[str, Measured]:
+        """The latency with these units of each gate."""
+        models, inputs = [self.gated.without_gates(keep), self.whole], self.gated
+        times = measure_in_turns(models, inputs.example_inputs)
+        return {"latency": Measured(*times)}
 
 
 def check_options(

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from diffprune._graph import ExampleInputs, call_arguments, mode
+from diffprune._graph import ExampleInputs, as_written, call_arguments, mode
 
 
 class Tolerance(NamedTuple):
@@ -178,6 +178,7 @@ def outputs(model: nn.Module, inputs: ExampleInputs, *, seed: int = 0) -> Output
     args, kwargs = call_arguments(inputs)
     with (
         mode(model, training=False),
+        as_written(model),
         torch.no_grad(),
         torch.random.fork_rng(devices=[]),
     ):

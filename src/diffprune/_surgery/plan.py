@@ -3,6 +3,7 @@
 A plan can be printed, compared, written as JSON and composed with the next one.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -22,6 +23,7 @@ Indices = tuple[int, ...]
 KeyT = TypeVar("KeyT")
 ItemT = TypeVar("ItemT")
 VERSION: Final = 1
+_DIGEST: Final = "digest"
 
 
 @dataclass(frozen=True)
@@ -79,19 +81,22 @@ class Plan:
         )
 
     def to_json(self) -> str:
-        """Write as JSON; `from_json` reads it back."""
-        return json.dumps({"version": VERSION, **asdict(self)})
+        """Write as JSON, with a digest; `from_json` reads it back."""
+        data = json.dumps({"version": VERSION, **asdict(self)})
+        return json.dumps({**json.loads(data), _DIGEST: _digest(data)})
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
         """Read what `to_json` wrote; the text may come from anywhere.
 
         Raises:
-            ArgumentError: If the text is not a plan, or one of a later version.
+            ArgumentError: If the text is damaged or not a plan, or one of a later
+                version.
         """
         try:
             data = json.loads(text)
             if data["version"] == VERSION:
+                _check_digest(data)
                 return _read(data)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as e:
             raise ArgumentError(f"this is not a removal plan: {e!r}") from e
@@ -186,6 +191,21 @@ def _outside(paths: Iterable[str], named: Mapping[str, ItemT]) -> dict[str, Item
     """Items whose name does not begin with one of these paths."""
     inside = tuple(f"{path}." for path in paths)
     return {name: item for name, item in named.items() if not name.startswith(inside)}
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _check_digest(data: dict[str, Any]) -> None:
+    """Refuse a plan that is not as it was written; one written by hand has no digest.
+
+    Raises:
+        ValueError: If it was damaged.
+    """
+    expected = data.pop(_DIGEST, None)
+    if expected is not None and expected != _digest(json.dumps(data)):
+        raise ValueError("it is damaged: its digest is that of another plan")
 
 
 def _read(data: dict[str, Any]) -> Plan:

@@ -9,10 +9,11 @@ import os
 from pathlib import Path
 from typing import Final, TypeVar
 
-import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from diffprune._core import files
+from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
 from diffprune.errors import ArgumentError
 
@@ -25,6 +26,9 @@ DENSE: Final = "dense:"
 
 def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
     """Write all parameters and buffers; return the number of bytes.
+
+    Raises:
+        StorageError: If the disk refuses; a file that was there is as it was.
 
     Examples:
         >>> import tempfile, pathlib
@@ -47,9 +51,10 @@ def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
         else:
             tensors[DENSE + name] = tensor.clone().contiguous()
         shapes[name] = list(tensor.shape)
-    header = {"format": FORMAT, "shapes": json.dumps(shapes)}
-    safetensors.torch.save_file(tensors, path, metadata=header)
-    return Path(path).stat().st_size
+    target = Path(path)
+    data = files.packed(tensors, format=FORMAT, shapes=json.dumps(shapes))
+    files.write_bytes(target, data)
+    return target.stat().st_size
 
 
 def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
@@ -59,9 +64,7 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
         ArgumentError: If the file is damaged, or of another model; nothing has changed.
     """
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - no mapping
+        tensors, header = files.read_tensors(Path(path))
         state = _dense_state(tensors, header, model)
     except FileNotFoundError:
         raise
@@ -70,7 +73,8 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
             f"`{path}` is not a sparse file for this model: {error}\n"
             "Load it into the model that `save_sparse` was given."
         ) from error
-    model.load_state_dict(state)
+    with all_or_nothing(model, overwritten=model.state_dict().values()):
+        model.load_state_dict(state)
     return model
 
 
@@ -88,6 +92,11 @@ def _dense_state(
     shapes, expected = json.loads(header["shapes"]), model.state_dict()
     if set(shapes) != set(expected):
         raise ArgumentError(f"it holds {sorted(shapes)}, the model {sorted(expected)}")
+    for name, like in expected.items():
+        if shapes[name] != list(like.shape):
+            raise ArgumentError(
+                f"`{name}` is of {shapes[name]} in it, of {list(like.shape)} here"
+            )
     return {name: _dense(name, tensors, like) for name, like in expected.items()}
 
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from rich.console import RenderableType
 from rich.table import Table
 
+from diffprune._core.files import write_text
 from diffprune._export import to_onnx
 from diffprune._io import save_pruned
 from diffprune.errors import MissingPackageError
@@ -145,5 +146,5 @@ def deliver(out: Path, *, seconds: Callable[[], float]) -> Demo:
         files=(*files, summary),
         missing=tuple(missing),
     )
-    summary.write_text(json.dumps(demo.to_dict(), indent=2) + "\n", encoding="utf-8")
+    write_text(summary, json.dumps(demo.to_dict(), indent=2) + "\n")
     return demo

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from diffprune._core.files import packed, write_bytes
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
@@ -76,7 +76,7 @@ def record(
     with Folder.open(Path(out), recipe, spec) as folder:
         if spec is not None and isinstance(pruner.example_inputs, Tensor):
             inputs = pruner.example_inputs.detach().cpu().contiguous()
-            save_file({"inputs": inputs}, folder.path / INPUTS)
+            write_bytes(folder.path / INPUTS, packed({"inputs": inputs}))
         yield Recorder(folder, pruner, recipe)
 
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from diffprune.errors import ArgumentError, MissingPackageError
+from diffprune.errors import ArgumentError, MissingPackageError, StorageError
 from diffprune.lab import Recipe
 from diffprune.lab.report import Reference, write_report
 
@@ -110,9 +110,7 @@ def test_finished_runs_are_used_and_others_finished(make_run, tmp_path):
 
 def test_nowhere_to_write_is_said_plainly(make_run, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(
-        ArgumentError, match=r"cannot write .*file/r.html`: File exists"
-    ):
+    with pytest.raises(StorageError, match=r"cannot write .*file`: File exists"):
         write_report([make_run("small")], tmp_path / "file" / "r.html")
 
 

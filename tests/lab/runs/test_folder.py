@@ -5,7 +5,7 @@ import json
 import pytest
 
 from diffprune._pruner import RemovalRecord
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, StorageError
 from diffprune.lab.runs.folder import Folder
 from diffprune.lab.runs.records import Epoch, read_run
 
@@ -97,6 +97,6 @@ def test_a_full_disk_is_said_and_earlier_records_are_intact(folder, monkeypatch)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("diffprune.lab.runs.folder.write_text", full)
-    with pytest.raises(ArgumentError, match=r"No space left on device.*\n.*make room"):
+    with pytest.raises(StorageError, match=r"No space left on device.*\n.*make room"):
         folder.write_epoch(epoch(2, 0.4), [])
     assert read_run(folder.path).epochs == (epoch(1, 0.5),)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.optim import SGD
 
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, StorageError
 from diffprune.lab import read_run, train
 
 
@@ -166,7 +166,7 @@ def test_another_or_a_finished_run_is_not_overwritten(
 
 def test_a_folder_that_cannot_be_is_named(toy, recipe, tmp_path):
     (tmp_path / "taken").touch()
-    with pytest.raises(ArgumentError, match=r"cannot write into .*taken/run"):
+    with pytest.raises(StorageError, match=r"cannot write into .*taken/run"):
         train(toy, recipe, out=tmp_path / "taken" / "run")
 
 

@@ -70,13 +70,13 @@ def export(
 def _to_onnx(models: "Models", path: Path) -> Path:
     from diffprune._export import to_onnx  # noqa: PLC0415 - imports torch
 
-    return to_onnx(models.small, models.inputs[:2], _with_folder(path))
+    return to_onnx(models.small, models.inputs[:2], path)
 
 
 def _to_pt2(models: "Models", path: Path) -> Path:
     from diffprune._export import to_exported_program  # noqa: PLC0415 - imports torch
 
-    to_exported_program(models.small, models.inputs[:2], _with_folder(path))
+    to_exported_program(models.small, models.inputs[:2], path)
     return path
 
 
@@ -84,11 +84,6 @@ def _to_safetensors(models: "Models", path: Path) -> Path:
     from diffprune._io import save_pruned  # noqa: PLC0415 - imports torch
 
     return save_pruned(models.small, path)
-
-
-def _with_folder(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
 
 
 def _files(path: Path) -> list[Path]:

@@ -39,18 +39,13 @@ def write_report(
         The file.
 
     Raises:
-        ArgumentError: If there is no run, nothing in one yet, or nowhere to write.
+        ArgumentError: If there is no run, or nothing in one yet.
+        StorageError: If the disk refuses; an earlier page is as it was.
         MissingPackageError: If altair is not installed.
     """
     html = _html(_read_begun(runs), references, measure=measure, trust=trust)
     path = Path(out)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(path, html)
-    except OSError as error:
-        raise ArgumentError(
-            f"cannot write `{path}`: {error.strerror}. Name another file."
-        ) from error
+    write_text(path, html)
     return path
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import datetime as dt
 import json
+import os
 import platform
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from diffprune._core.files import write_text
 from diffprune._io import save_pruned
 from diffprune._io.checkpoint import load_checkpoint, save_checkpoint
 from diffprune._pruner import RemovalRecord
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, StorageError
 from diffprune.lab.runs import records
 from diffprune.lab.runs.records import Epoch, Outcome, read_json, read_lines
 from diffprune.lab.training.no_pruning import Trainable
@@ -50,8 +51,9 @@ class Folder:
             task: How to find its task again, if there is a way.
 
         Raises:
-            ArgumentError: If the folder holds another run or a finished one, cannot be
-                written, or another process is writing into it.
+            ArgumentError: If the folder holds another run or a finished one, or another
+                process is writing into it.
+            StorageError: If it cannot be written.
         """
         with _said_plainly(path):
             path.mkdir(parents=True, exist_ok=True)
@@ -131,8 +133,9 @@ def _said_plainly(path: Path) -> Generator[None, None, None]:
     except Timeout:
         raise
     except OSError as error:
-        raise ArgumentError(
-            f"cannot write into `{path}`: {error.strerror or error}.\n"
+        reason = os.strerror(error.errno) if error.errno else error
+        raise StorageError(
+            f"cannot write into `{path}`: {reason}.\n"
             "Name another directory with `--out`, for instance `--out runs/mine`; or "
             "make room, and the same command continues."
         ) from error

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 import diffprune
+from diffprune._core.files import read_tensors
 from diffprune._io import load_pruned
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
@@ -98,7 +98,7 @@ def make_model(
         torch.manual_seed(recipe.seed)
         if (run.folder / INPUTS).exists():
             model = find_callable(_trusted(run, task, trust=trust))()
-            return model, load_file(run.folder / INPUTS)["inputs"]
+            return model, read_tensors(run.folder / INPUTS)[0]["inputs"]
         made = task_of(run.folder, task, trust=trust)(recipe)
         inputs, _ = next(iter(made.test))
         return made.model, inputs

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, final
 
+from diffprune._core.files import make_folder
 from diffprune.errors import ArgumentError, MissingPackageError
 
 JOURNAL: Final = "study.journal"
@@ -30,7 +31,7 @@ class Study:
 
     def __init__(self, folder: Path) -> None:
         self._optuna = _import_optuna()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         backend = self._optuna.storages.journal.JournalFileBackend(
             str(folder / JOURNAL)
         )

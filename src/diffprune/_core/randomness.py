@@ -1,0 +1,51 @@
+"""All random generators that training may draw from, as plain data, and back."""
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def random_states() -> dict[str, Any]:
+    """States of the generators of Python, NumPy, torch and its accelerators."""
+    kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the global one
+    is_used = torch.cuda.is_available() and torch.cuda.is_initialized()
+    return {
+        "python": random.getstate(),
+        "numpy": (str(kind), torch.from_numpy(np.asarray(keys, np.int64)), *rest),
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if is_used else [],
+    }
+
+
+def set_random_states(states: dict[str, Any]) -> None:
+    """Let all generators go on from there; all or none of them.
+
+    Accelerators that the states know and this machine lacks are left out.
+
+    Raises:
+        ValueError: If the states are damaged; the generators are as they were.
+    """
+    before = random_states()
+    try:
+        _set(states)
+    except Exception as error:
+        _set(before)
+        raise ValueError(f"the states of random generators are damaged: {error}") from (
+            error
+        )
+    except BaseException:
+        _set(before)
+        raise
+
+
+def _set(states: dict[str, Any]) -> None:
+    version, words, gauss = states["python"]
+    random.setstate((version, tuple(words), gauss))
+    kind, keys, *rest = states["numpy"]
+    np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))  # noqa: NPY002 - the global one
+    torch.set_rng_state(states["torch"])
+    count = torch.cuda.device_count() if states["cuda"] else 0
+    for device, state in enumerate(states["cuda"][:count]):
+        torch.cuda.set_rng_state(state, device)

@@ -1,0 +1,130 @@
+"""All that can be reached from some objects, noted so that it can be put back.
+
+Whatever fails half-way leaves everything as it was: the same objects, in the same
+places. Only the places are copied, and the numbers of tensors that will be overwritten.
+"""
+
+from collections import deque
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import is_dataclass
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+_OURS: Final = "diffprune."
+
+
+@final
+class Snapshot:
+    """What modules, optimizers, containers and objects of this library hold.
+
+    Args:
+        roots: Where to start. Frozen data, tensors and objects of other libraries are
+            noted, and not looked into.
+        overwritten: Tensors whose numbers are copied.
+    """
+
+    def __init__(
+        self, roots: Iterable[object], overwritten: Iterable[Tensor] = ()
+    ) -> None:
+        self._held: dict[int, tuple[Any, Any]] = {}
+        self._values = [(t, t.detach().clone()) for t in dict.fromkeys(overwritten)]
+        waiting = deque(roots)
+        while waiting:
+            found = waiting.popleft()
+            if id(found) not in self._held and _is_open(found):
+                content = _content(found)
+                self._held[id(found)] = found, content
+                waiting.extend(_items(content))
+
+    @torch.no_grad()
+    def restore_(self) -> None:
+        """Put everything back."""
+        for found, content in self._held.values():
+            _put_back_(found, content)
+        for tensor, value in self._values:
+            if tensor.shape == value.shape:
+                tensor.copy_(value)
+            else:
+                tensor.data = value
+
+
+@contextmanager
+def all_or_nothing(
+    *roots: object, overwritten: Iterable[Tensor] = ()
+) -> Generator[None]:
+    """Put everything back that these objects hold if the block raises.
+
+    Args:
+        *roots: Models, optimizers, pruners.
+        overwritten: Tensors whose numbers the block may change in place.
+
+    Examples:
+        >>> layer = nn.Linear(2, 3)
+        >>> weight = layer.weight
+        >>> with all_or_nothing(layer):
+        ...     layer.weight = nn.Parameter(torch.ones(1, 2))
+        ...     raise ValueError("no")
+        Traceback (most recent call last):
+        ...
+        ValueError: no
+        >>> layer.weight is weight
+        True
+    """
+    before = Snapshot(roots, overwritten)
+    try:
+        yield
+    except BaseException:
+        before.restore_()
+        raise
+
+
+def _is_open(found: object) -> bool:
+    """Whether something can change, and is of a kind that we look into."""
+    if isinstance(found, dict | list | set | deque | nn.Module | Optimizer):
+        return True
+    is_ours = type(found).__module__.startswith(_OURS) and hasattr(found, "__dict__")
+    return is_ours and not isinstance(found, type) and not _is_frozen(found)
+
+
+def _is_frozen(found: object) -> bool:
+    return is_dataclass(found) and type(found).__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue] - every data class has them
+
+
+def _content(found: Any) -> Any:  # noqa: ANN401 - of any kind
+    if isinstance(found, dict):
+        return dict(found)
+    if isinstance(found, list | set | deque):
+        return list(found)
+    return type(found), dict(vars(found))
+
+
+def _items(content: Any) -> Iterable[object]:  # noqa: ANN401 - of any kind
+    held = content[1] if isinstance(content, tuple) else content
+    return held.values() if isinstance(held, dict) else held
+
+
+def _put_back_(found: Any, content: Any) -> None:  # noqa: ANN401 - of any kind
+    if isinstance(found, dict | set):
+        if _differs(found, content):
+            found.clear()
+            found.update(content)
+    elif isinstance(found, list | deque):
+        found.clear()
+        found.extend(content)
+    else:
+        kind, held = content
+        if type(found) is not kind:  # parametrized layers change their class
+            found.__class__ = kind
+        vars(found).clear()
+        vars(found).update(held)
+
+
+def _differs(found: Any, content: Any) -> bool:  # noqa: ANN401 - of any kind
+    if isinstance(found, set) or len(found) != len(content):
+        return True
+    pairs = zip(found.items(), content.items(), strict=True)
+    return any(a is not c or b is not d for (a, b), (c, d) in pairs)

@@ -1,0 +1,142 @@
+"""Whether a saved state fits an optimizer, tensor by tensor. Knows no files.
+
+The kernels of torch's optimizers trust their state: one of another shape is read and
+written past its end. Everything is therefore checked before anything is touched, and
+which kernel runs is never a file's to decide.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeGuard
+
+from torch import Tensor
+from torch.optim import Adafactor, Optimizer
+
+from diffprune.errors import ArgumentError
+
+KERNEL: Final = ("fused", "foreach", "capturable", "differentiable")
+"""Options that choose what code runs; an optimizer keeps its own."""
+
+_SCALARS: Final = {"step", "mu_product", "mu", "eta"}
+"""What torch's own optimizers remember as one number per parameter."""
+
+
+def fitted(
+    optimizer: Optimizer, saved: Mapping[str, Any], like: Sequence[tuple[str, Tensor]]
+) -> dict[str, Any]:
+    """A saved state as this optimizer may load it.
+
+    Args:
+        optimizer: What is to continue.
+        saved: In the form of `Optimizer.state_dict`, from anywhere.
+        like: For every parameter of the optimizer, in order, its name, and a tensor of
+            the shape and type that it will have.
+
+    Raises:
+        ArgumentError: If something in it does not fit; the message says what.
+    """
+    try:
+        numbers = _numbers(saved, optimizer)
+        for number, (name, parameter) in zip(numbers, like, strict=True):
+            for key, value in saved["state"].get(number, {}).items():
+                _check_value(optimizer, name, parameter, key, value)
+        _check_same_keys(saved["state"], numbers, like)
+        pairs = zip(optimizer.param_groups, saved["param_groups"], strict=True)
+        groups = [_with_own_kernel(own, group) for own, group in pairs]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise _damaged(str(error)) from error
+    return {"state": saved["state"], "param_groups": groups}
+
+
+def _numbers(saved: Mapping[str, Any], optimizer: Optimizer) -> list[int]:
+    numbers = [number for group in saved["param_groups"] for number in group["params"]]
+    found = [len(group["params"]) for group in saved["param_groups"]]
+    expected = [len(group["params"]) for group in optimizer.param_groups]
+    if found != expected:
+        raise ArgumentError(
+            f"the saved optimizer has groups of {found} parameters, this one of "
+            f"{expected}.\nMake it as in the saved run: "
+            "`pruner.parameter_groups(...)`."
+        )
+    if len(set(numbers)) != len(numbers) or not set(saved["state"]) <= set(numbers):
+        raise _damaged("it remembers something of no parameter")
+    return numbers
+
+
+def _check_value(
+    optimizer: Optimizer, name: str, parameter: Tensor, key: object, value: object
+) -> None:
+    if not isinstance(value, Tensor):
+        return
+    is_trusting = _is_trusting(optimizer)
+    is_scalar = value.numel() == 1 and (key in _SCALARS or not is_trusting)
+    is_reduced = not is_trusting and _is_reduced(value.shape, parameter.shape)
+    if not (is_scalar or is_reduced or value.shape == parameter.shape):
+        raise _damaged(
+            f"it remembers `{key}` of shape {list(value.shape)} for `{name}` of shape "
+            f"{list(parameter.shape)}"
+        )
+    if value.is_complex() != parameter.is_complex():
+        raise _damaged(f"it remembers `{key}` of `{name}` as {value.dtype}")
+
+
+def _is_trusting(optimizer: Optimizer) -> bool:
+    """Whether it may run torch's kernels, which do not look at shapes."""
+    return not isinstance(optimizer, Adafactor) and any(
+        kind is not Optimizer and kind.__module__.startswith("torch.optim")
+        for kind in type(optimizer).__mro__
+    )
+
+
+def _is_reduced(shape: Sequence[int], to: Sequence[int]) -> bool:
+    """Whether it is a shape with some dimensions reduced to one."""
+    pairs = zip(shape, to, strict=False)
+    return len(shape) == len(to) and all(n in (1, full) for n, full in pairs)
+
+
+def _check_same_keys(
+    state: Mapping[int, Mapping[str, Any]],
+    numbers: Sequence[int],
+    like: Sequence[tuple[str, Tensor]],
+) -> None:
+    """Refuse a parameter of which less is remembered than of others of its rank."""
+    first: dict[int, set[str]] = {}
+    for number, (name, parameter) in zip(numbers, like, strict=True):
+        keys = set(state.get(number, {}))
+        if keys and keys != first.setdefault(parameter.ndim, keys):
+            raise _damaged(
+                f"it remembers {sorted(keys)} of `{name}`, and "
+                f"{sorted(first[parameter.ndim])} of others"
+            )
+
+
+def _with_own_kernel(
+    own: Mapping[str, Any], saved: Mapping[str, Any]
+) -> dict[str, Any]:
+    for key in own.keys() & saved.keys() - {"params", *KERNEL}:
+        if not _is_alike(own[key], saved[key]):
+            raise _damaged(f"its `{key}` is {saved[key]!r}, where {own[key]!r} was")
+    options = {key: value for key, value in saved.items() if key not in KERNEL}
+    return options | {key: own[key] for key in KERNEL if key in own}
+
+
+def _is_alike(own: object, saved: object) -> bool:
+    """Whether a value can stand for another: a number for a number, text for text."""
+    if own is None or saved is None or isinstance(own, Tensor):
+        return True
+    if isinstance(own, tuple | list):
+        return isinstance(saved, tuple | list) and len(saved) == len(own)
+    if _is_number(own):
+        return isinstance(saved, Tensor) or (_is_number(saved) and math.isfinite(saved))
+    return type(own) is type(saved)
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _damaged(what: str) -> ArgumentError:
+    return ArgumentError(
+        f"the saved optimizer is damaged, or was made for something else: {what}.\n"
+        "Nothing was loaded."
+    )
