@@ -8,6 +8,7 @@ import transformers
 from transformers import Trainer, TrainingArguments
 
 import diffprune as dp
+from diffprune.errors import ArgumentError
 from diffprune.integrations.transformers import Pruning, load_pretrained
 
 pytest.importorskip("accelerate")

@@ -13,8 +13,8 @@ from transformers import (
 )
 
 from diffprune._graph import ExampleInputs
-from diffprune._io.state_in_model import StateInModel
 from diffprune._pruner import Pruner
+from diffprune._pruner.state_in_model import StateInModel
 from diffprune.errors import ArgumentError
 from diffprune.integrations._hf_widths import EqualWidths
 from diffprune.integrations._training import (

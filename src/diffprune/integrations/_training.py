@@ -38,10 +38,9 @@ def add_penalty_(
     with torch.enable_grad():
         penalty = pruner.penalty()
     if gates and not penalty.is_leaf:  # one, if nothing is to be pushed
-        found = torch.autograd.grad(penalty * scale, gates, allow_unused=True)
+        found = torch.autograd.grad(penalty * scale, gates, materialize_grads=True)
         for parameter, gradient in zip(gates, found, strict=True):
-            if gradient is not None:
-                _accumulate_(parameter, gradient)
+            _accumulate_(parameter, gradient)
     return float(penalty.detach())
 
 

@@ -4,8 +4,8 @@ from accelerate import Accelerator
 from torch import nn
 from torch.optim import Optimizer
 
-from diffprune._io.state_in_model import StateInModel
 from diffprune._pruner import Pruner
+from diffprune._pruner.state_in_model import StateInModel
 from diffprune.errors import ArgumentError
 from diffprune.integrations._training import check_held, set_gates_apart_
 

@@ -13,8 +13,8 @@ from torch.utils.hooks import RemovableHandle
 
 from diffprune._graph import ExampleInputs
 from diffprune._io.gated_state import KEY, as_tensor, load_plain_
-from diffprune._io.state_in_model import StateInModel
 from diffprune._pruner import Pruner, RemovalRecord
+from diffprune._pruner.state_in_model import StateInModel
 from diffprune._surgery.first_shapes import FirstShapes
 from diffprune.errors import ArgumentError
 from diffprune.integrations._training import (

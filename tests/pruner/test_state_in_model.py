@@ -10,7 +10,7 @@ from torch import nn
 
 import diffprune as dp
 from diffprune._io.gated_state import KEY, load_plain_
-from diffprune._io.state_in_model import StateInModel
+from diffprune._pruner.state_in_model import StateInModel
 from diffprune.errors import ArgumentError
 
 X = torch.rand(6, 5)
@@ -130,7 +130,7 @@ def timm_ema():
 def test_an_average_of_timm_follows():
     pruner, _ = make()
     average = timm_ema()(pruner.model, decay=0.5)
-    pruner.add_copy(average.module)
+    pruner.add_copy(average)
     optimizer = torch.optim.Adam(pruner.parameter_groups(lr=0.1))
     for _ in range(4):
         (pruner.model(X).square().mean() + pruner.penalty()).backward()
