@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from diffprune import Gate
-from diffprune._budget.gate_control import hold_open_, let_close_, scores, set_open_
+from diffprune._budget.gate_control import hold_open_, let_close_, set_open_
 
 GATES = {
     "sigmoid": {},
@@ -37,13 +37,8 @@ def test_let_go_all_are_open_and_the_weakest_hardly(gate):
     gate.logits.data[3] -= 2.0
     let_close_(gate)
     assert gate.is_open().all()
-    assert scores(gate).argmin() == 3
-    assert scores(gate)[3] * gate.sigma < 0.03
-
-
-def test_scores_are_positive_where_a_unit_is_open(gate):
-    gate.logits.data[2] -= 5.0
-    assert torch.equal(scores(gate) > 0, gate.is_open())
+    assert gate.margin().argmin() == 3
+    assert gate.margin()[3] < 0.03
 
 
 @pytest.mark.parametrize("kept", [[0, 1, 2], [4, 6], range(7)])

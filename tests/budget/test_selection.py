@@ -1,10 +1,9 @@
-import pytest
 import torch
-from hypothesis import given, strategies as st
 
 from diffprune import Gate
 from diffprune._budget.limits import Limit
-from diffprune._budget.selection import UnitSelection, choose
+from diffprune._budget.selection import UnitSelection
+from diffprune._choice import Leaving
 from diffprune._costs.polynomial import Polynomial
 
 
@@ -21,10 +20,23 @@ def selection(*logits, round_to=1, read=dict, sizes=None):
     return UnitSelection(gates, full, round_to, read), gates
 
 
+def worth(*groups):
+    """Orders of units that are worth these numbers."""
+    found = {}
+    for number, values in enumerate(groups):
+        least, order = torch.tensor(values).double().sort(stable=True)
+        found[str(number)] = Leaving(str(number), order, least, is_compensated=True)
+    return found
+
+
 def at_most(number):
     """A limit on the sum of two widths."""
     cost = Polynomial({(0,): 1, (1,): 1}, 2)
     return Limit("units", number, cost, 10.0, float(number))
+
+
+def widths(kept):
+    return [int(units.sum()) for units in kept.values()]
 
 
 def test_widths_count_what_is_open_and_rounding_what_it_comes_to():
@@ -34,17 +46,25 @@ def test_widths_count_what_is_open_and_rounding_what_it_comes_to():
     assert both.least().tolist() == [3, 4]
 
 
-def test_a_unit_is_worth_more_where_few_are_left():
-    both, _ = selection([0.5, 0.4], [0.5, 0.4], sizes=[2, 20])
-    worth = both.worth()
-    torch.testing.assert_close(worth["1"], 10 * worth["0"])
-    (kept,) = [both.target_set(worth, [at_most(3)], {})]
-    assert [int(units.sum()) for units in kept.values()] == [1, 2]
+def test_the_least_worth_leaves_whatever_gates_say():
+    both, _ = selection([0.9, 0.1, 0.9, 0.1], [0.1, 0.9, 0.9, 0.9])
+    orders = worth([1.0, 5.0, 2.0, 7.0], [8.0, 3.0, 9.0, 4.0])
+    kept = both.fitting(orders, [at_most(5)])
+    assert kept["0"].tolist() == [False, True, False, True]
+    assert kept["1"].tolist() == [True, False, True, True]
 
 
-def test_closed_units_are_not_worth_more():
-    both, _ = selection([-0.5, 0.4], [0.5, 0.4], sizes=[20, 20])
-    assert both.worth()["0"][0] == pytest.approx(-0.5)
+def test_where_nothing_is_known_gates_shrink_alike():
+    both, _ = selection([0.5] * 20, [0.5] * 10)
+    kept = both.fitting(worth([0.0] * 20, [0.0] * 10), [at_most(15)])
+    assert widths(kept) == [10, 5]
+
+
+def test_no_gate_becomes_much_narrower_than_all_alike_were_at_first():
+    both, _ = selection([0.5] * 20, [0.5] * 12, sizes=[20, 40])
+    orders = worth([9.0] * 20, [1.0] * 12)
+    # Half of all units: 0.6 * 20 of the second would stay, and it has only 12.
+    assert widths(both.fitting(orders, [at_most(30)])) == [18, 12]
 
 
 def test_what_nobody_reads_makes_room_for_others():
@@ -56,9 +76,30 @@ def test_what_nobody_reads_makes_room_for_others():
         return {"0": keep["0"], "1": keep["1"] & seen}
 
     both, _ = selection([0.1, 0.9, 0.9], [0.2, 0.3, 0.8, 0.7], read=read)
-    kept = both.target_set(both.worth(), [at_most(4)], {})
+    orders = worth([0.1, 0.9, 0.9], [0.2, 0.3, 0.8, 0.7])
+    kept = both.fitting(orders, [at_most(4)])
     assert kept["0"].tolist() == [False, True, True]
     assert kept["1"].tolist() == [True, True, False, False]
+
+
+def test_on_the_way_no_gate_falls_below_what_it_is_to_keep():
+    both, _ = selection([0.5] * 10, [0.5] * 10)
+    orders = worth([1.0] * 10, [9.0] * 10)
+    target = {
+        "0": torch.arange(10) < 8,
+        "1": torch.arange(10) < 2,
+    }
+    assert widths(both.between(orders, [at_most(12)], target)) == [8, 4]
+
+
+def test_as_many_as_were_known_to_fit_stay_if_nothing_uses_more():
+    # A unit of the first costs five of the second, and one has gone already.
+    cost = Polynomial({(0,): 5, (1,): 1}, 2)
+    limit = Limit("units", 12.0, cost, 20.0, 12.0)
+    both, _ = selection([0.5] * 2, [0.5] * 2)
+    orders = worth([0.1, 0.2], [5.0, 6.0])
+    fits = {"0": torch.tensor([True, True]), "1": torch.tensor([True, True])}
+    assert widths(both.fitting(orders, [limit], fits)) == [2, 2]
 
 
 def test_units_are_opened_and_closed_by_hand():
@@ -68,60 +109,3 @@ def test_units_are_opened_and_closed_by_hand():
     assert {name: gate.is_open().tolist() for name, gate in gates.items()} == {
         name: units.tolist() for name, units in keep.items()
     }
-
-
-def within(most, prices):
-    prices = torch.tensor(prices, dtype=torch.float64)
-    return lambda widths: float(widths @ prices) / most
-
-
-sizes = st.lists(st.integers(2, 8), min_size=1, max_size=4)
-
-
-@given(sizes, st.integers(0, 2**16), st.floats(0.0, 1.0))
-def test_what_is_chosen_fits_and_nothing_more_would(sizes, seed, part):
-    generator = torch.Generator().manual_seed(seed)
-    scores = [torch.randn(n, generator=generator) for n in sizes]
-    prices = torch.randint(1, 9, (len(sizes),), generator=generator).tolist()
-    least = sum(price for price in prices)
-    whole = sum(price * n for price, n in zip(prices, sizes, strict=True))
-    most = least + part * (whole - least)
-    kept = choose(scores, [1] * len(sizes), within(most, prices))
-    cost = sum(p * int(units.sum()) for p, units in zip(prices, kept, strict=True))
-    assert cost <= most
-    for price, units in zip(prices, kept, strict=True):
-        assert units.any()
-        assert units.all() or cost + price > most
-
-
-@given(sizes, st.integers(0, 2**16), st.floats(0.0, 1.0))
-def test_of_one_group_the_best_stay(sizes, seed, part):
-    generator = torch.Generator().manual_seed(seed)
-    scores = [torch.randn(n, generator=generator) for n in sizes]
-    most = len(sizes) + part * (sum(sizes) - len(sizes))
-    kept = choose(scores, [1] * len(sizes), within(most, [1.0] * len(sizes)))
-    for score, units in zip(scores, kept, strict=True):
-        assert units.all() or score[units].min() >= score[~units].max()
-
-
-def test_room_left_by_an_expensive_unit_is_filled_with_cheap_ones():
-    scores = [torch.tensor([3.0, 1.0]), torch.tensor([0.1, 0.2, 0.3, 4.0])]
-    expensive, cheap = choose(scores, [1, 1], within(13.0, [10.0, 1.0]))
-    assert expensive.tolist() == [True, False]
-    assert cheap.tolist() == [False, True, True, True]
-
-
-@pytest.mark.parametrize("floors", [[2, 3], [1, 4], [2, 4]])
-def test_floors_hold_whatever_the_scores(floors):
-    scores = [torch.zeros(2), torch.tensor([-torch.inf] * 4)]
-    kept = choose(scores, floors, lambda widths: float(widths.sum()) / sum(floors))
-    assert [int(units.sum()) for units in kept] == floors
-
-
-def test_one_more_may_leave_to_waste_less():
-    scores = [torch.tensor([0.1, 2.0]), torch.tensor([0.2, 0.3, 9.0])]
-    used = within(13.0, [5.0, 3.0])
-    wasteful = choose(scores, [1, 1], used)
-    thrifty = choose(scores, [1, 1], used, waste=0.1)
-    assert [int(units.sum()) for units in wasteful] == [1, 2]  # costs 11
-    assert [int(units.sum()) for units in thrifty] == [2, 1]  # costs 13

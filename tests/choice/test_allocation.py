@@ -72,3 +72,30 @@ def test_nothing_leaves_when_all_fits():
 
 def test_limits_that_cannot_be_met_end_at_the_least():
     assert allocate(leaving([1.0] * 5, [1.0] * 6), area(1), least=2) == [2, 2]
+
+
+def test_one_more_leaves_where_others_then_use_what_was_left_over():
+    groups = leaving([0.0, 9.0], [0.2, 0.3, 9.0])
+    costs = line(5, 3, most=13)
+    # Without the first of the first group the rest would cost 14, or 11.
+    assert allocate(groups, costs, floor=0.0, least=1) == [2, 1]
+
+
+def test_nothing_comes_back_twice():
+    groups = leaving([float(n) for n in range(8)], [0.1 * n for n in range(30)])
+    costs = line(7, 2, most=60)
+    widths = allocate(groups, costs, floor=0.0, least=1)
+    assert widths[0] <= 8
+    assert widths[1] <= 30
+    assert 1 >= max(costs.used(torch.tensor(widths))) > 0.98
+
+
+def test_floors_are_parts_of_what_there_was_at_first():
+    groups = leaving([0.0] * 40, [1.0] * 100)
+    assert allocate(groups, area(2500), floor=0.6, whole=[100, 100]) == [30, 83]
+    assert allocate(groups, area(2500), floor=0.6)[0] < 30
+
+
+def test_every_group_has_a_least_of_its_own():
+    groups = leaving([1.0] * 5, [1.0] * 6)
+    assert allocate(groups, area(1), least=[3, 1]) == [3, 1]

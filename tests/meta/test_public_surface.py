@@ -14,7 +14,7 @@ import diffprune
 
 SURFACE = {
     "diffprune": {
-        "Budget": "* macs parameters memory size latency steps",
+        "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
         "init_std beta_margin dim base index min_open",
         "Pruner": "model example_inputs * strength budget freeze heads rules tie gate "

@@ -71,12 +71,12 @@ def test_a_floor_holds_units_that_nobody_reads_any_more():
     model = gated()
     model[5].min_open = 15
     with torch.no_grad():
-        model[7].logits[: 9 * 36] -= 0.2  # all that nine of the filters are read by
+        model[8].weight[:, 9 * 36 :] *= 50  # hardly anybody reads nine of the filters
     budget = dp.Budget(parameters=0.1, steps=STEPS)
     pruner = dp.Pruner(model, X[:4], budget=budget)
     optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-3))
     train(pruner, optimizer, STEPS)
-    assert int(model[5].is_open().sum()) == 15
+    assert int(model[5].is_open().sum()) >= 15
     assert pruner.finalize()[3].out_channels < 15
 
 

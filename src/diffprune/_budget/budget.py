@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from diffprune.errors import ArgumentError
@@ -45,6 +45,9 @@ class Budget:
             on the device the model is on.
         steps: Optimizer steps of the whole training; a `Pruner` needs it. Units leave
             during the first half, the second lets the model recover.
+        pretrained: Whether the model is trained already. Then units leave as soon as a
+            few steps have shown what they are worth, and all others are for the small
+            model.
 
     Examples:
         >>> Budget(macs=0.3, size="200 kB").asked()
@@ -57,10 +60,11 @@ class Budget:
     size: Amount | None = None
     latency: Amount | None = None
     steps: int | None = None
+    pretrained: bool = False
 
     def __post_init__(self) -> None:
         if not self.asked():
-            names = ", ".join(f"`{f.name}=`" for f in fields(self) if f.name != "steps")
+            names = ", ".join(f"`{name}=`" for name in _UNITS)
             raise ArgumentError(
                 f"a budget limits something: give it one of {names}.\n"
                 "For three tenths of the multiply-adds, type `Budget(macs=0.3)`."
@@ -72,12 +76,12 @@ class Budget:
 
     def asked(self) -> dict[str, Amount]:
         """What is limited, as it was written."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {k: v for k, v in values.items() if k != "steps" and v is not None}
+        values = {name: getattr(self, name) for name in _UNITS}
+        return {name: value for name, value in values.items() if value is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
-        return {**self.asked(), "steps": self.steps}
+        return {**self.asked(), "steps": self.steps, "pretrained": self.pretrained}
 
     def needed_steps(self) -> int:
         """The number of steps, where one is needed.

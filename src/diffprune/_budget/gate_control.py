@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from diffprune._core.types import Bool, Float
+from diffprune._core.types import Bool
 from diffprune.gates import Gate, functional as F
 from diffprune.gates.gate import precise
 
@@ -26,16 +26,6 @@ def let_close_(gate: Gate) -> None:
     """Let units close from now on; all of them are open at first."""
     activation = F.activate(precise(gate.logits), gate.u, precise(gate.background))
     gate.threshold.copy_(_JUST_BELOW * activation.min())
-
-
-@torch.no_grad()
-def scores(gate: Gate) -> Float[Tensor, " units"]:
-    """How far each unit is from closing: a positive number of sigmas if it is open.
-
-    Units that the data no longer has are the first to close.
-    """
-    margin = (gate.margin() / gate.sigma).double().cpu()
-    return margin.where(is_present(gate), -torch.inf)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from diffprune._budget.budget import Amount, Budget, absolute, is_fraction
+from diffprune._choice.allocation import Costs
 from diffprune._core.types import Float
 from diffprune._costs.counts import file_size, macs, memory, parameters
 from diffprune._costs.latency import latency
@@ -201,3 +202,22 @@ def marginal(limits: Sequence[Limit], prices: Sequence[float], at: Widths) -> Wi
         ]
         (found,) = torch.autograd.grad(torch.stack(costs).sum(), widths)
     return found
+
+
+def as_costs(limits: Sequence[Limit]) -> Costs:
+    """Limits as an allocation sees them: parts used, and prices where one is exceeded.
+
+    A cost within its limit has no price: nothing has to leave for it.
+    """
+
+    def used(widths: Widths) -> list[float]:
+        return [limit.used(widths) for limit in limits]
+
+    def price(widths: Widths) -> Widths:
+        prices = [
+            limit.whole / limit.most * (part > 1)
+            for limit, part in zip(limits, used(widths), strict=True)
+        ]
+        return marginal(limits, prices, widths)
+
+    return Costs(used, price)

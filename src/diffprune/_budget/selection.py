@@ -1,31 +1,28 @@
 """Which units to keep so that costs stay within limits.
 
-Units leave in the order of their scores, whatever group they are in, until every limit
-holds. The last one may have been expensive: then those that left are asked back, the
-best first, as far as there is room for them.
+Units leave by what they are worth per cost, whatever group they are in, until every
+limit holds; what nobody would read then makes room for others.
 """
 
-import math
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, final
 
 import torch
 from torch import Tensor
 
-from diffprune._budget.gate_control import open_units, scores, set_open_
-from diffprune._budget.limits import Limit, Widths
-from diffprune._core.types import Bool, Float, Int
+from diffprune._budget.gate_control import is_present, open_units, set_open_
+from diffprune._budget.limits import Limit, Widths, as_costs
+from diffprune._choice.allocation import FLOOR, WASTE, allocate
+from diffprune._choice.worth import Leaving
+from diffprune._core.types import Bool
 from diffprune._surgery.keep_masks import widen
 from diffprune.gates import Gate
 
 Masks: TypeAlias = dict[str, Bool[Tensor, " units"]]
-Worth: TypeAlias = Mapping[str, Float[Tensor, " units"]]
+Orders: TypeAlias = Mapping[str, Leaving]
+"""By gate, in which order its units should leave."""
 
-WASTE: Final = 0.02  # a choice that leaves this much of a limit unused is good
 _ROUNDS: Final = 5
-_TRIES: Final = 10
-Used: TypeAlias = Callable[[Float[Tensor, " groups"]], float]
 
 
 @final
@@ -46,7 +43,7 @@ class UnitSelection:
         round_to: int,
         read: Callable[[Masks], Masks],
     ) -> None:
-        self._gates, self._sizes = gates, sizes
+        self._gates, self._sizes = gates, [int(size) for size in sizes]
         self._round_to, self._read = round_to, read
 
     def open(self) -> Masks:
@@ -57,10 +54,6 @@ class UnitSelection:
         """Open units per gate."""
         return _count(self.open())
 
-    def left(self) -> Widths:
-        """Which part of its first units each gate still has open."""
-        return self.widths() / self._sizes
-
     def rounded(self, keep: Masks | None = None) -> Widths:
         """Widths when these units are kept, as multiples; by default the open ones."""
         return self._rounded(_count(self.open() if keep is None else keep))
@@ -69,65 +62,43 @@ class UnitSelection:
         """The smallest widths that there can be."""
         return self._rounded(torch.tensor(self._floors(), dtype=torch.float64))
 
-    def worth(self) -> dict[str, Float[Tensor, " units"]]:
-        """How far open units are from closing, further where few are left."""
-        scarcity = (1 / self.left().clamp(min=1e-9)).tolist()
-        found = {name: scores(gate) for name, gate in self._gates.items()}
-        return {
-            name: score.where(score <= 0, score * factor)
-            for (name, score), factor in zip(found.items(), scarcity, strict=True)
-        }
-
     def set_(self, keep: Masks) -> None:
         """Open these units and close the others."""
         for name, gate in self._gates.items():
             set_open_(gate, keep[name])
 
-    def target_set(self, worth: Worth, limits: Sequence[Limit], former: Masks) -> Masks:
+    def fitting(
+        self, orders: Orders, limits: Sequence[Limit], known: Masks | None = None
+    ) -> Masks:
         """The best units that fit the limits.
 
         Args:
-            worth: What each unit is worth.
+            orders: In which order units leave.
             limits: What has to hold.
-            former: An earlier target set; it stays if the new one uses less.
+            known: Units that fit; as many are kept if nothing else uses more.
         """
-        found = min(self._fitting(worth, limits), key=lambda m: self._waste(m, limits))
-        waste = self._waste(found, limits)
-        if waste > WASTE and former and 0 <= self._waste(former, limits) < waste:
-            return former
-        return found
+        found = [*self._fitting(orders, limits)]
+        best = min(found, key=lambda masks: self._waste(masks, limits))
+        if known is not None and self._waste(best, limits) > WASTE:
+            alike = {n: orders[n].keep(int(units.sum())) for n, units in known.items()}
+            if 0 <= self._waste(alike, limits) < self._waste(best, limits):
+                return alike
+        return best
 
-    def choose(
-        self,
-        worth: Worth,
-        limits: Sequence[Limit],
-        most: Sequence[float],
-        waste: float = 1.0,
-    ) -> Masks:
-        """Many and good units that cost no more than this, limit by limit."""
+    def between(self, orders: Orders, limits: Sequence[Limit], least: Masks) -> Masks:
+        """Units that fit limits on the way, and as many of each gate as these."""
+        widths = [int(units.sum()) for units in least.values()]
+        return self._chosen(orders, limits, widths)
 
-        def used(widths: Widths) -> float:
-            at, pairs = self._rounded(widths), zip(limits, most, strict=True)
-            return max(float(limit.cost(at)) / allowed for limit, allowed in pairs)
-
-        kept = choose([*worth.values()], self._floors(), used, waste)
-        widths = self._rounded(torch.tensor([float(units.sum()) for units in kept]))
-        return {
-            name: widen(units, int(width), score)
-            for (name, score), units, width in zip(
-                worth.items(), kept, widths, strict=True
-            )
-        }
-
-    def _fitting(self, worth: Worth, limits: Sequence[Limit]) -> Iterator[Masks]:
+    def _fitting(self, orders: Orders, limits: Sequence[Limit]) -> Iterator[Masks]:
         """Units that fit, until hardly anything of the limits is unused."""
-        most = [limit.most for limit in limits]
+        orders = {n: _first(o, ~is_present(self._gates[n])) for n, o in orders.items()}
         for _ in range(_ROUNDS):
-            keep = self.choose(worth, limits, most, WASTE)
+            keep = self._chosen(orders, limits, self._floors())
             read = self._read(keep)
             floors = zip(keep.items(), self._floors(), strict=True)
             fits = {
-                name: widen(units & read[name], floor, worth[name])
+                name: widen(units & read[name], floor, orders[name].ranks())
                 for (name, units), floor in floors
             }
             yield fits
@@ -136,7 +107,23 @@ class UnitSelection:
                 return
             # What is kept and nobody would read makes room for others.
             idle = {name: units & ~read[name] for name, units in keep.items()}
-            worth = {n: w.masked_fill(idle[n], -math.inf) for n, w in worth.items()}
+            orders = {n: _first(order, idle[n]) for n, order in orders.items()}
+
+    def _chosen(
+        self, orders: Orders, limits: Sequence[Limit], least: Sequence[int]
+    ) -> Masks:
+        # Where nothing is known of what units are worth, groups shrink alike.
+        is_known = any(bool(order.worth.any()) for order in orders.values())
+        widths = allocate(
+            [*orders.values()],
+            as_costs(limits),
+            floor=FLOOR if is_known else 1.0,
+            least=least,
+            round_to=self._round_to,
+            whole=self._sizes,
+        )
+        pairs = zip(orders.items(), widths, strict=True)
+        return {name: order.keep(width) for (name, order), width in pairs}
 
     def _waste(self, kept: Masks, limits: Sequence[Limit]) -> float:
         """How much is left over, at the tightest limit."""
@@ -153,92 +140,9 @@ class UnitSelection:
         return rounded.double().minimum(sizes.double())
 
 
-def choose(
-    scores: Sequence[Float[Tensor, " units"]],
-    floors: Sequence[int],
-    used: Used,
-    waste: float = 1.0,
-) -> list[Bool[Tensor, " units"]]:
-    """Units to keep, per group: many, good ones, and such that they fit.
-
-    Args:
-        scores: How much each unit is worth, comparable between groups.
-        floors: How many units each group keeps in any case: its best.
-        used: What part of the limits groups of such widths use: they fit if it is at
-            most one, as it must be at the floors. More units never use less.
-        waste: If a larger part remains unused, one more unit of some group may leave to
-            make room for those of others.
-
-    Examples:
-        >>> scores = [torch.tensor([0.1, 0.9, 0.5]), torch.tensor([0.3, 0.2, 0.8])]
-        >>> choose(scores, [1, 1], lambda widths: float(widths.prod()) / 4)
-        [tensor([False,  True,  True]), tensor([ True, False,  True])]
-    """
-    sizes = [len(score) for score in scores]
-    owner = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes))
-    leaving = _closable(scores, floors)
-    order = leaving[torch.cat([*scores])[leaving].argsort(stable=True)]
-    widths = torch.tensor(sizes, dtype=torch.float64)
-
-    def fit(count: int) -> bool:
-        gone = torch.bincount(owner[order[:count]], minlength=len(sizes))
-        return used(widths - gone) <= 1
-
-    count = bisect_left(range(len(order)), x=True, key=fit)
-    best = _refill(order[:count], owner, widths, used)
-    for extra in _first_of_each(owner, order[count:])[:_TRIES]:
-        if 1 - best[1] > waste:
-            other = _refill(order[:count], owner, widths, used, extra)
-            best = max(best, other, key=lambda tried: tried[1])
-    kept = torch.ones(len(owner), dtype=torch.bool)
-    kept[best[0]] = False
-    return list(kept.split(sizes))
-
-
-def _closable(
-    scores: Sequence[Float[Tensor, " units"]], floors: Sequence[int]
-) -> Int[Tensor, " n"]:
-    """All units but the best of every group, numbered through."""
-    found, start = list[Tensor](), 0
-    for score, floor in zip(scores, floors, strict=True):
-        found.append(start + score.argsort(descending=True, stable=True)[floor:])
-        start += len(score)
-    return torch.cat(found).sort().values
-
-
-def _first_of_each(owner: Int[Tensor, " all"], units: Int[Tensor, " n"]) -> list[int]:
-    """Of these units the first of every group."""
-    first = {int(owner[unit]): int(unit) for unit in units.flip(0)}
-    return [unit for unit in units.tolist() if unit in first.values()]
-
-
-def _refill(
-    left: Int[Tensor, " n"],
-    owner: Int[Tensor, " all"],
-    whole: Float[Tensor, " groups"],
-    used: Used,
-    extra: int | None = None,
-) -> tuple[list[int], float]:
-    """Who has left when the last to leave come back first, and what is used then.
-
-    The extra unit stays away, and so does its group.
-    """
-    gone = left.tolist() + ([] if extra is None else [extra])
-    widths = whole - torch.bincount(owner[gone], minlength=len(whole))
-    full, part = {int(owner[extra])} if extra is not None else set[int](), used(widths)
-    for unit in reversed(left.tolist()):
-        group = int(owner[unit])
-        if group in full:
-            continue
-        widths[group] += 1
-        tried = used(widths)
-        if tried <= 1:
-            gone.remove(unit)
-            part = tried
-        else:
-            widths[group] -= 1
-            full.add(group)
-    return gone, part
+def _first(order: Leaving, units: Bool[Tensor, " units"]) -> Leaving:
+    """The order in which these units leave before all others, as they cost nothing."""
+    return order.ahead(units) if bool(units.any()) else order
 
 
 def _count(kept: Masks) -> Widths:

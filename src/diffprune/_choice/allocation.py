@@ -19,9 +19,11 @@ from diffprune._core.types import Float
 Widths: TypeAlias = Float[Tensor, " groups"]
 
 FLOOR: Final = 0.6
+WASTE: Final = 0.02  # a choice that leaves this much of a limit unused is good
 LEAST_UNITS: Final = 2
 _LEAST_PART: Final = 0.05
 _HALVINGS: Final = 40
+_TRIES: Final = 10
 _STEPS: Final = 256
 _FREE: Final = 1e-30
 
@@ -49,8 +51,9 @@ def allocate(
     costs: Costs,
     *,
     floor: float = FLOOR,
-    least: int = LEAST_UNITS,
+    least: int | Sequence[int] = LEAST_UNITS,
     round_to: int = 1,
+    whole: Sequence[int] | None = None,
 ) -> list[int]:
     """Let units leave until all limits hold; return how many each group keeps.
 
@@ -59,18 +62,27 @@ def allocate(
         costs: What widths cost.
         floor: No group becomes narrower than this part of its width in a network whose
             groups have all shrunk alike, as far as the limits can be met with that.
-        least: Every group keeps at least so many units.
+        least: Every group keeps at least so many units; one number, or one per group.
         round_to: Groups keep multiples of this, or all their units.
+        whole: How many units the groups had at first; the present ones if omitted.
     """
     sizes = [len(group.order) for group in leaving]
-    lowest = [_rounded(min(least, size), size, round_to) for size in sizes]
-    floors = _floors(sizes, lowest, costs, floor, round_to)
+    each = [least] * len(sizes) if isinstance(least, int) else least
+    lowest = [
+        _rounded(min(low, size), size, round_to)
+        for low, size in zip(each, sizes, strict=True)
+    ]
+    alike = _part_floors(whole or sizes, costs, floor)
+    floors = [
+        max(low, _rounded(min(size, want), size, round_to))
+        for low, want, size in zip(lowest, alike, sizes, strict=True)
+    ]
     removals = _removals(leaving, sizes, floors, costs, round_to)
     widths = _widths(sizes, removals)
     if not costs.fit(_tensor(widths)):  # the limits need more than the floors allow
         removals += _removals(leaving, widths, lowest, costs, round_to)
         widths = _widths(sizes, removals)
-    return _given_back(widths, removals, costs)
+    return _thrifty(*_given_back(widths, removals, costs), lowest, costs)
 
 
 @dataclass(frozen=True)
@@ -130,33 +142,53 @@ def _widths(sizes: Sequence[int], removals: Sequence[_Removal]) -> list[int]:
 
 def _given_back(
     widths: Sequence[int], removals: Sequence[_Removal], costs: Costs
-) -> list[int]:
-    """Let those that left last come back first, as far as there is room."""
-    kept, full = list(widths), set[int]()
+) -> tuple[list[int], list[_Removal]]:
+    """Let those that left last come back first, as far as there is room.
+
+    Returns:
+        The widths, and what is still gone.
+    """
+    kept, gone, full = list(widths), list[_Removal](), set[int]()
     for removal in reversed(removals):
-        if removal.group in full:
-            continue
-        kept[removal.group] += removal.count
-        if not costs.fit(_tensor(kept)):
+        if removal.group not in full:
+            kept[removal.group] += removal.count
+            if costs.fit(_tensor(kept)):
+                continue
             kept[removal.group] -= removal.count
             full.add(removal.group)
-    return kept
+        gone.append(removal)
+    return kept, gone[::-1]
 
 
-def _floors(
-    sizes: Sequence[int],
+def _thrifty(
+    widths: list[int],
+    removals: Sequence[_Removal],
     lowest: Sequence[int],
     costs: Costs,
-    floor: float,
-    round_to: int,
 ) -> list[int]:
-    part = floor * uniform_part(sizes, costs)
-    wanted = [
-        max(math.floor(part * size), math.ceil(_LEAST_PART * size)) for size in sizes
-    ]
+    """Where much is left over, let one more leave if others can then come back."""
+    best, used = widths, _most_used(widths, costs)
+    counts = {removal.group: removal.count for removal in removals}
+    for group in [*counts][:_TRIES]:
+        narrower = [*widths]
+        narrower[group] -= counts[group]
+        if 1 - used > WASTE and narrower[group] >= lowest[group]:
+            others = [removal for removal in removals if removal.group != group]
+            tried, _ = _given_back(narrower, others, costs)
+            if used < _most_used(tried, costs) <= 1:
+                best, used = tried, _most_used(tried, costs)
+    return best
+
+
+def _most_used(widths: Sequence[int], costs: Costs) -> float:
+    return max(costs.used(_tensor(widths)))
+
+
+def _part_floors(whole: Sequence[int], costs: Costs, floor: float) -> list[int]:
+    """How narrow groups may become: a part of what they would be, all shrunk alike."""
+    part = floor * uniform_part(whole, costs)
     return [
-        max(low, _rounded(want, size, round_to))
-        for low, want, size in zip(lowest, wanted, sizes, strict=True)
+        max(math.floor(part * size), math.ceil(_LEAST_PART * size)) for size in whole
     ]
 
 

@@ -7,7 +7,15 @@ unit would do to the loss of each example, to first order, and what the other un
 could do in its place.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, final
@@ -16,7 +24,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from diffprune._choice.forward import Compute, names_of, run_watched
+from diffprune._choice.forward import AtMap, Compute, names_of, run_watched
 from diffprune._choice.linear_maps import LinearMap
 from diffprune._core.types import Float, Int
 from diffprune._graph import ExampleInputs, Groups, PruneGroup, mode, unit_numbers
@@ -84,19 +92,15 @@ def measure(
     examples = sum(batch_size(inputs) for inputs, _ in held)
     with mode(model, training=False):
         seen = _weights_of_maps(model, held[0][0])
-        readers = [found for found in _readers(model, groups) if found[0] in seen]
-        taps = [_Tap(*found, examples) for found in readers]
-        heard = {tap.group for tap in taps}
-        slopes = _Slopes(model, [group for group in groups if group.name not in heard])
+        listener = Listener(model, [*groups], examples, seen)
+        unheard = [group for group in groups if group.name not in listener.groups]
+        slopes = _Slopes(model, unheard)
         with _only_these_learn(model, slopes.parameters):
             for inputs, targets in held:
-                _run_batch(model, taps, slopes, inputs, targets, loss)
+                _run_batch(model, listener, slopes, inputs, targets, loss)
     return tuple(
         GroupEvidence(
-            group.name,
-            group.size,
-            tuple(tap.evidence() for tap in taps if tap.group == group.name),
-            slopes.squares(group),
+            group.name, group.size, listener.heard(group.name), slopes.squares(group)
         )
         for group in groups
     )
@@ -124,41 +128,21 @@ def batch_size(inputs: ExampleInputs) -> int:
 
 def _run_batch(
     model: nn.Module,
-    taps: Sequence["_Tap"],
+    listener: "Listener",
     slopes: "_Slopes",
     inputs: ExampleInputs,
     targets: object,
     loss: Loss,
 ) -> None:
     names, count = names_of(model), batch_size(inputs)
-    by_weight = dict[str, list[_Tap]]()
-    for tap in taps:
-        by_weight.setdefault(tap.weight, []).append(tap)
-
-    def at_map(found: LinearMap, compute: Compute) -> Tensor:
-        wanted = by_weight.get(names.get(id(found.weight), ""), [])
-        if not wanted:
-            return compute(found.x)
-        # Its own view, so that its gradient is what comes through this reader alone.
-        x = found.x.view_as(found.x)
-        x = x if x.requires_grad else x.detach().requires_grad_()
-        seen = found.features(found.x.detach())
-
-        def hear(gradient: Tensor) -> None:
-            for tap in wanted:
-                tap.hear(seen, found.features(gradient), count)
-
-        x.register_hook(hear)
-        return compute(x)
-
+    at_map = listener.at_map(lambda weight: names.get(id(weight), ""), count)
     with torch.enable_grad():
         value = loss(run_watched(model, inputs, at_map), targets)
         # A mean over examples is what they contribute, over their number.
         total = value * count if value.ndim == 0 else value.sum()
         if total.requires_grad:  # else nothing is measured
             total.backward()
-    for tap in taps:
-        tap.end_batch()
+    listener.end_batch()
     slopes.end_batch(count)
 
 
@@ -177,8 +161,94 @@ def _only_these_learn(model: nn.Module, chosen: Sequence[Tensor]) -> Generator[N
             parameter.grad = gradient
 
 
+@final
+class Listener:
+    """Listens to the readers of groups while a model runs forward and backward.
+
+    Args:
+        model: The model; it need not be the one that runs, if names are the same.
+        groups: Whose units to listen to.
+        examples: How many examples to listen to; of further ones nothing is heard.
+        only: The weights to listen to; all if omitted.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        groups: Sequence[PruneGroup],
+        examples: int,
+        only: Collection[str] | None = None,
+    ) -> None:
+        found = [r for r in _readers(model, groups) if only is None or r[0] in only]
+        self._taps = [_Tap(*reader, examples) for reader in found]
+        self._examples, self._passes, self.count = examples, 0, 0
+
+    @property
+    def groups(self) -> set[str]:
+        """The groups that have readers to listen to."""
+        return {tap.group for tap in self._taps}
+
+    def at_map(
+        self, name_of: Callable[[Tensor], str], count: int, scale: float = 1.0
+    ) -> AtMap:
+        """What to do at each linear map of a forward pass of so many examples.
+
+        Args:
+            name_of: From the weight of a map to the name of the parameter.
+            count: How many examples run.
+            scale: What to multiply gradients by.
+        """
+        by_weight = dict[str, list[_Tap]]()
+        for tap in self._taps:
+            by_weight.setdefault(tap.weight, []).append(tap)
+        taken, number = min(count, self._examples - self.count), self._passes
+        self.count += taken
+        self._passes += 1
+
+        def at_map(found: LinearMap, compute: Compute) -> Tensor:
+            wanted = by_weight.get(name_of(found.weight), [])
+            if not wanted or not taken:
+                return compute(found.x)
+            # Its own view, so that its gradient is what comes through this reader.
+            x = found.x.view_as(found.x)
+            x = x if x.requires_grad else x.detach().requires_grad_()
+            seen = found.features(found.x.detach())
+
+            def hear(gradient: Tensor) -> None:
+                u = found.features(gradient) * scale
+                for tap in wanted:
+                    tap.hear(number, *(by_example(t, count)[:taken] for t in (seen, u)))
+
+            x.register_hook(hear)
+            return compute(x)
+
+        return at_map
+
+    def end_batch(self, scale: float = 1.0) -> None:
+        """Sum up what was heard since the last time, gradients times this factor."""
+        for tap in self._taps:
+            tap.end_batch(scale)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that was heard, to continue in another process."""
+        taps = [tap.state_dict() for tap in self._taps]
+        return {"count": self.count, "passes": self._passes, "taps": taps}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from there."""
+        self.count, self._passes = state["count"], state["passes"]
+        for tap, saved in zip(self._taps, state["taps"], strict=True):
+            tap.load_state_dict(saved)
+
+    def heard(self, group: str) -> tuple[ReaderEvidence, ...]:
+        """What the readers of a group saw; none if some saw less than others."""
+        taps = [tap for tap in self._taps if tap.group == group and tap.rows]
+        found = tuple(tap.evidence() for tap in taps)
+        return found if len({len(one.activations) for one in found}) == 1 else ()
+
+
 def _readers(
-    model: nn.Module, groups: Groups
+    model: nn.Module, groups: Iterable[PruneGroup]
 ) -> Iterator[tuple[str, str, Int[Tensor, "units elements"], int]]:
     """Weight, group, and which features of the weight's inputs belong to each unit."""
     first = {id(tensor): name for name, tensor in reversed([*model.named_parameters()])}
@@ -220,38 +290,52 @@ class _Tap:
     ) -> None:
         self.weight, self.group = weight, group
         self._elements, self._length, self._examples = elements, length, examples
-        self._heard = list[tuple[Tensor, Tensor]]()
-        self._rows = list[tuple[Tensor, Tensor, Tensor]]()
+        self._heard = dict[int, list[tuple[Tensor, Tensor]]]()
+        self.rows = list[tuple[Tensor, Tensor, Tensor]]()
         self._count, self._sums = 0, list[Tensor]()
 
-    def hear(self, seen: Tensor, gradient: Tensor, count: int) -> None:
-        """Take one call into account: activations and gradients, features last."""
-        chosen = (self._chosen(tensor, count) for tensor in (seen, gradient))
-        self._heard.append(tuple(chosen))  # pyright: ignore[reportArgumentType] - two of them
+    def hear(self, number: int, seen: Tensor, gradient: Tensor) -> None:
+        """Take a call in some forward pass into account: rows of each example."""
+        both = self._chosen(seen), self._chosen(gradient)
+        self._heard.setdefault(number, []).append(both)
 
-    def _chosen(self, tensor: Tensor, count: int) -> Float[Tensor, "examples rows all"]:
-        """Rows of each example, with the elements of all units in their order."""
+    def _chosen(
+        self, rows: Float[Tensor, "examples rows features"]
+    ) -> Float[Tensor, "examples rows all"]:
+        """The elements of all units in their order."""
         elements = self._elements
-        repeats = tensor.shape[-1] // self._length
+        repeats = rows.shape[-1] // self._length
         if repeats > 1:  # a grouped convolution reads a unit in each of its groups
             starts = torch.arange(repeats) * self._length
             elements = (starts[:, None] + elements[:, None]).flatten(1)
-        rows = by_example(tensor, count)[..., elements.flatten().to(tensor.device)]
+        rows = rows[..., elements.flatten().to(rows.device)]
         return rows if rows.dtype == torch.float64 else rows.float()
 
-    def end_batch(self) -> None:
+    def end_batch(self, scale: float) -> None:
         """Sum up what was heard: the same weight may have run several times."""
-        if not self._heard:
-            return
-        x, u = (torch.cat(parts, 1) for parts in zip(*self._heard, strict=True))
-        self._heard = []
+        heard, self._heard = self._heard, {}
+        for calls in heard.values():
+            x, u = (torch.cat(parts, 1) for parts in zip(*calls, strict=True))
+            if bool(x.isfinite().all() and u.isfinite().all()):
+                self._end_pass(x, u * scale)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was summed up."""
+        return {"rows": self.rows, "count": self._count, "sums": self._sums}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from there."""
+        self.rows = [tuple(some) for some in state["rows"]]
+        self._count, self._sums = state["count"], [*state["sums"]]
+
+    def _end_pass(self, x: Tensor, u: Tensor) -> None:
         if self._is_pooled(x):
             x, u = (self._pooled(tensor) for tensor in (x, u))
         flat = x.flatten(0, 1)
         new = [flat.sum(0).double(), (flat.T @ flat).double()]
         self._sums = [s + n for s, n in zip(self._sums or [0, 0], new, strict=True)]
         self._count += len(flat)
-        self._rows.append(self._compressed(x, u))
+        self.rows.append(self._compressed(x, u))
 
     def _is_pooled(self, x: Tensor) -> bool:
         """Whether there are too few rows to tell the elements of a unit apart."""
@@ -289,9 +373,9 @@ class _Tap:
             x - total[..., None] * mean.to(x.dtype)
             if total.ndim
             else x - mean.to(x.dtype)
-            for x, _, total in self._rows
+            for x, _, total in self.rows
         ]
-        gradients = [u for _, u, _ in self._rows]
+        gradients = [u for _, u, _ in self.rows]
         return ReaderEvidence(covariance, torch.cat(activations), torch.cat(gradients))
 
 

@@ -33,11 +33,20 @@ def run_watched(
     """Run a model.
 
     Args:
-        model: In the mode it is to run in; eval mode where it has recurrent layers.
+        model: In the mode it is to run in.
         inputs: As for `find_groups`.
         at_map: What to do at each linear map.
         otherwise: What to do at each other call.
     """
+    args, kwargs = call_arguments(inputs)
+    with watch_maps(at_map, otherwise):
+        return model(*args, **kwargs)
+
+
+def watch_maps(
+    at_map: AtMap, otherwise: Callable[[FunctionCall], Any] = FunctionCall.run
+) -> Watch:
+    """A context in which every linear map that runs is shown; as for `run_watched`."""
 
     def handle(call: FunctionCall) -> Any:  # noqa: ANN401 - what the call returns
         if is_recurrent(call):
@@ -51,9 +60,7 @@ def run_watched(
         found = Dense(x, weight, bias)
         return at_map(found, lambda x: F.linear(x, weight, bias))
 
-    args, kwargs = call_arguments(inputs)
-    with Watch(handle):
-        return model(*args, **kwargs)
+    return Watch(handle)
 
 
 def computes(call: FunctionCall) -> bool:

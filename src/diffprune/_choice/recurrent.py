@@ -49,11 +49,12 @@ def is_recurrent(call: FunctionCall) -> bool:
 def run_unrolled(call: FunctionCall, product: Product) -> Any:  # noqa: ANN401 - what the layer returns
     """Compute what the call would, each product by the function given.
 
-    Dropout between layers is left out: this is for models in eval mode.
+    Dropout between layers draws other numbers than the layer itself would.
     """
     if call.name.endswith("_cell"):
         return _one_step(call, product)
-    x, states, weights, has_bias, layers, _, _, bidirectional, batch_first = call.args
+    x, states, weights, has_bias, layers, dropout, train, *rest = call.args
+    bidirectional, batch_first = rest
     states = states if isinstance(states, list | tuple) else [states]
     directions = 2 if bidirectional else 1
     cells = list(_cells(weights, has_bias=has_bias))
@@ -67,6 +68,8 @@ def run_unrolled(call: FunctionCall, product: Product) -> Any:  # noqa: ANN401 -
             sides.append(outputs)
             last.append(end)
         inputs = torch.cat(sides, -1)
+        if layer + 1 < layers:
+            inputs = F.dropout(inputs, dropout, train)
     result = inputs.transpose(0, 1) if batch_first else inputs
     return (result, *(torch.stack(parts) for parts in zip(*last, strict=True)))
 

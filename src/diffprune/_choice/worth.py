@@ -6,7 +6,7 @@ over follows from the inverse of the covariance of the reader's inputs (as in op
 brain surgery); it is worth more once they have left, so it is updated as units leave.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, final
 
 import torch
@@ -42,6 +42,23 @@ class Leaving:
         mask = torch.ones(len(self.order), dtype=torch.bool)
         mask[self.order[: len(self.order) - width]] = False
         return mask
+
+    def narrowed(self, keep: Bool[Tensor, " units"]) -> "Leaving":
+        """The order of those that are left when the others have gone."""
+        stays, numbers = keep[self.order], keep.cumsum(0) - 1
+        return replace(self, order=numbers[self.order[stays]], worth=self.worth[stays])
+
+    def ahead(self, units: Bool[Tensor, " units"]) -> "Leaving":
+        """The order in which these leave before all others, and for nothing."""
+        first = units[self.order]
+        order = torch.cat([self.order[first], self.order[~first]])
+        worth = torch.cat([self.worth[first] * 0, self.worth[~first]])
+        return replace(self, order=order, worth=worth)
+
+    def ranks(self) -> Float[Tensor, " units"]:
+        """By number, when each leaves: the later, the better it is."""
+        places = torch.arange(len(self.order)).double()
+        return torch.empty_like(places).index_copy(0, self.order, places)
 
     def scores(self) -> Float[Tensor, " units"]:
         """The worth of each unit, by its number."""

@@ -170,6 +170,7 @@ class GatedModel(Generic[ModuleT]):
         models = [self.model, *self.copies]
         snapshot = Snapshot.of(models, optimizers)
         held = self.groups, self.plan, dict(self.kept), [*self.history]
+        squares = self.pooled.slopes.squares()
         try:
             for model in models:
                 # Gates first: parametrized layers are evaluated when they are cut.
@@ -185,12 +186,14 @@ class GatedModel(Generic[ModuleT]):
             self.groups = cut.groups
             self.plan = replace(self.plan.then(plan), certificate=found)
             self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
+            self.pooled.slopes.keep_(cut.gates)
             if step is not None:
                 self.history.append(self.shape(step, found))
         except BaseException as error:
             snapshot.restore_()
             self.groups, self.plan, kept, self.history[:] = held
             self.kept.update(kept)
+            self.pooled.slopes.load_(squares)
             if check is not None and isinstance(error, RemovalError):
                 raise self._explained(error, check, cut.by_group()) from error
             raise

@@ -16,6 +16,8 @@ from diffprune._core.types import Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
+from diffprune._pruner.measuring import Measuring
+from diffprune._pruner.placement import Keep
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
 from diffprune._pruner.setup import (
     PATIENCE,
@@ -140,13 +142,17 @@ class Pruner(Generic[ModuleT]):
         )
         try:
             self._policy = RemovalPolicy(self.gates, self.kept, reopen, patience)
+            self._measuring = Measuring(self._gated)
             self.dense = self.shape()
             self.controller = (
                 None
                 if budget is None
-                else make_controller(budget, self._gated, round_to)
+                else make_controller(
+                    budget, self._gated, self._measuring.orders, round_to
+                )
             )
             self._strengths = self._compute_strengths()
+            self._listen_()
         except BaseException:
             self._gated.detach_()
             raise
@@ -219,6 +225,7 @@ class Pruner(Generic[ModuleT]):
         """Call after every optimizer step: now and then, removes closed units."""
         self._check_running()
         self.steps += 1
+        self._measuring.end_step()
         if self.controller is not None:
             return self._follow_(self.controller, optimizers)
         every = self._remove_every
@@ -256,6 +263,7 @@ class Pruner(Generic[ModuleT]):
             keep = {name: gate.is_open() for name, gate in self.gates.items()}
             cut = self._gated.cut(keep)
             self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
+        self._measuring.forget_()
         self._gated.fold_()
         self._is_finished = True
         return self.model
@@ -264,12 +272,14 @@ class Pruner(Generic[ModuleT]):
         """Per group what is left of it, and what that costs, as a table."""
         asked = [] if self.controller is None else self.controller.report()
         units = self._gated.units()
-        return summarise(self.gates, units, self.shape(), self.dense, asked)
+        squares = self._measuring.squares()
+        return summarise(self.gates, units, self.shape(), self.dense, asked, squares)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a pruner of a fresh model needs to continue; without the tensors.
+        """What a pruner of a fresh model needs to continue; without its parameters.
 
-        Those are in the model's own `state_dict`, gates included.
+        Those are in the model's own `state_dict`, gates included. Shortly before units
+        leave for a budget, what was measured for that is in it.
         """
         return {
             "plan": self.plan.to_json(),
@@ -280,6 +290,8 @@ class Pruner(Generic[ModuleT]):
                 for name, units in self._gated.placement.present(self.model).items()
             },
             "looks": {n: looks.tolist() for n, looks in self._policy.looks.items()},
+            "squares": {n: s.tolist() for n, s in self._measuring.squares().items()},
+            "measuring": self._measuring.state_dict(),
             "steps": self.steps,
             "history": [record.to_dict() for record in self.history],
             "budget": self.controller and self.controller.state_dict(),
@@ -304,9 +316,12 @@ class Pruner(Generic[ModuleT]):
         gated.history[:] = saved.history
         self._policy.looks.update(saved.looks)
         self.steps = saved.steps
+        self._gated.pooled.slopes.load_(saved.squares)
         if self.controller is not None:
             self.controller.load_state_dict(state["budget"])
         self._strengths = self._compute_strengths()
+        self._measuring.load_state_dict(state.get("measuring"))
+        self._listen_()
 
     def _has_units_of(self, state: Mapping[str, Any]) -> bool:
         """Whether exactly the units of a state are left."""
@@ -317,7 +332,8 @@ class Pruner(Generic[ModuleT]):
         self, controller: Controller, optimizers: Sequence[Optimizer]
     ) -> RemovalRecord | None:
         """Take the next step on the way to a budget."""
-        if not controller.is_due(self.steps):
+        self._listen_()
+        if not controller.is_due(self.steps, is_measured=self._measuring.is_ready):
             return None
         if not are_finite(dict(self.model.named_parameters())):
             return None
@@ -325,13 +341,29 @@ class Pruner(Generic[ModuleT]):
         with self._all_or_nothing():
             tick = controller.tick(self.steps)
             if tick.keep is not None:
-                cut = self._gated.cut(tick.keep)
-                record = self._gated.keep_(cut, optimizers, self.steps)
-                controller.after_removal_()
+                record = self._remove_(controller, tick.keep, optimizers)
         record = self._after_removal_(record)
         if tick.met is not None and self._on_budget is not None:
             self._on_budget(tick.met, self._gated.without_gates())
         return record
+
+    def _remove_(
+        self,
+        controller: Controller,
+        keep: Mapping[str, Keep],
+        optimizers: Sequence[Optimizer],
+    ) -> RemovalRecord | None:
+        """Remove what was closed for a budget."""
+        cut = self._gated.cut(keep)
+        record = self._gated.keep_(cut, optimizers, self.steps)
+        self._measuring.after_removal_(cut.gates)
+        controller.after_removal_()
+        return record
+
+    def _listen_(self) -> None:
+        """Measure what units are worth if some are about to leave for a budget."""
+        if self.controller is not None and self.controller.is_near(self.steps):
+            self._measuring.listen_(for_refit=False)
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""
@@ -339,9 +371,7 @@ class Pruner(Generic[ModuleT]):
             keep = controller.finish()
             if keep is None:
                 return
-            cut = self._gated.cut(keep)
-            record = self._gated.keep_(cut, optimizers, self.steps)
-            controller.after_removal_()
+            record = self._remove_(controller, keep, optimizers)
         self._after_removal_(record)
         warnings.warn(
             f"the budget was met only now, after {self.steps} steps, and nothing has "
@@ -386,8 +416,6 @@ class Pruner(Generic[ModuleT]):
         return list(self._gated.units().values())
 
     def _compute_strengths(self) -> dict[str, float]:
-        if self.controller is not None:
-            return self.controller.strengths
         strength = 0.0 if self._strength is None else self._strength
         units = self._gated.units().values()
         return {u.name: strength_of(strength, u) or 0.0 for u in units}

@@ -11,6 +11,7 @@ from torch import nn
 
 from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
+from diffprune._choice import Leaving
 from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
     ExampleInputs,
@@ -164,9 +165,18 @@ def strength_of(strength: Strength, group: PruneGroup) -> float | None:
 
 
 def make_controller(
-    budget: Budgets, gated: GatedModel[Any], round_to: int
+    budget: Budgets,
+    gated: GatedModel[Any],
+    orders: Callable[[], Mapping[str, Leaving]],
+    round_to: int,
 ) -> Controller:
     """Steer a gated model, of which nothing was removed yet, to its budgets.
+
+    Args:
+        budget: What to reach.
+        gated: The model.
+        orders: Says in which order the units of each gate should leave.
+        round_to: Widths are multiples of this.
 
     Raises:
         ArgumentError: If a budget cannot be met.
@@ -180,7 +190,7 @@ def make_controller(
             f"the gate of `{min(others)}` is not a `dp.Gate`, and a budget can steer "
             "no other.\nUse `strength=` for it."
         )
-    options = gates, gated.kept, round_to, gated.read
+    options = gates, orders, round_to, gated.read
     if all(one.latency is None for one in budgets):
         return Controller(budgets, gated.network(), *options)
     timed = _Timed(gated, gated.without_gates())

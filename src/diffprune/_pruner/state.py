@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffprune._core.types import Int
+from diffprune._core.types import Float, Int
 from diffprune._graph import Atom, Groups, PruneGroup
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune._pruner.placement import Keep
@@ -23,6 +23,7 @@ class SavedRun:
         gates: By gate, the units that it had.
         atoms: Units of the model that were left.
         looks: How often in a row each unit was found closed, by gate.
+        squares: What units were worth, by gate: running squares of gradients.
         steps: Steps the run had made.
         history: Its removals.
     """
@@ -30,6 +31,7 @@ class SavedRun:
     gates: Mapping[str, Keep]
     atoms: Mapping[Atom, Keep]
     looks: Mapping[str, Int[Tensor, " units"]]
+    squares: Mapping[str, Float[Tensor, " units"]]
     steps: int
     history: Sequence[RemovalRecord]
 
@@ -79,8 +81,12 @@ def _read(
     for name, size in sizes.items():
         if looks[name].shape != (size,):
             raise ArgumentError(f"it counts {len(looks[name])} units for `{name}`.")
+    squares = {name: torch.tensor(state["squares"][name]) for name in sizes}
+    for name in sizes:
+        if squares[name].shape != (len(kept[name]),):
+            raise ArgumentError(f"it knows {len(squares[name])} squares for `{name}`.")
     history = [RemovalRecord.from_dict(record) for record in state["history"]]
-    return SavedRun(gates, atoms, looks, int(state["steps"]), history)
+    return SavedRun(gates, atoms, looks, squares, int(state["steps"]), history)
 
 
 def as_mask(kept: Sequence[int], length: int) -> Keep:

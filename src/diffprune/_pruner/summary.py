@@ -3,12 +3,17 @@
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
+from diffprune._core.types import Float
 from diffprune._graph import PruneGroup, table
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune.gates import Gate, GateLike
 
-HEADER = ("group", "units", "open", "P(open)", "parameters/unit", "MACs/unit")
+HEADER = (
+    *("group", "units", "open", "P(open)", "parameters/unit", "MACs/unit"),
+    *("worth", "least"),
+)
 
 
 def summarise(
@@ -17,8 +22,9 @@ def summarise(
     now: RemovalRecord,
     dense: RemovalRecord,
     asked: Sequence[str],
+    squares: Mapping[str, Float[Tensor, " units"]],
 ) -> str:
-    """Per gate: units left of all, open ones, costs of one; then totals.
+    """Per gate: units left of all, open ones, costs and worth of one; then totals.
 
     Args:
         gates: By name.
@@ -26,8 +32,12 @@ def summarise(
         now: What is left of the model.
         dense: What there was at first.
         asked: Lines to close with: what a budget asks for.
+        squares: What the units of each gate are worth, running squares of gradients.
     """
-    rows = [_row(gate, units[name], dense.units[name]) for name, gate in gates.items()]
+    rows = [
+        (*_row(gate, units[name], dense.units[name]), *_worth(squares[name]))
+        for name, gate in gates.items()
+    ]
     totals = (
         f"{now.parameters:,} of {dense.parameters:,} parameters, "
         f"{now.macs:,} of {dense.macs:,} MACs"
@@ -47,3 +57,10 @@ def _row(gate: GateLike, unit: PruneGroup, whole: int) -> tuple[str, ...]:
         f"{unit.parameters:,}",
         f"{unit.macs:,}",
     )
+
+
+def _worth(squares: Float[Tensor, " units"]) -> tuple[str, str]:
+    """The mean and the least worth of a gate's units; the mean of all units is one."""
+    if not bool(squares.any()):
+        return "-", "-"
+    return f"{float(squares.mean()):.2g}", f"{float(squares.min()):.2g}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -75,7 +76,10 @@ class UserGates:
 
     def pooled(self, model: nn.Module) -> PooledGates:
         """The gates of the model, for their penalty: each layer asks for its values."""
-        return PooledGates(self.gates(model))
+        pooled = PooledGates(self.gates(model))
+        for name, gate in named_gates(model).items():
+            gate.listener = partial(pooled.slopes.listen, name)
+        return pooled
 
     def units(self, groups: Groups) -> dict[str, PruneGroup]:
         """What each gate decides about, by the name of the gate."""
@@ -162,6 +166,7 @@ class UserGates:
         for name, tensor in _tensors_of_gates(model).items():
             tensor.copy_(self._state[name])
         for gate in named_gates(model).values():
+            gate.listener = None
             selection = gate._modules.pop(NAME)  # noqa: SLF001 - undoes add_module
             hooks = gate._forward_pre_hooks  # noqa: SLF001 - the handle was not copied
             for number, hook in [*hooks.items()]:

@@ -15,13 +15,12 @@ from diffprune._budget.budget import Budget
 from diffprune._budget.limits import (
     Limit,
     Measured,
+    as_costs,
     check_reachable,
     make_limits,
-    marginal,
 )
 from diffprune._choice import (
     Batch,
-    Costs,
     Leaving,
     Loss,
     Refit,
@@ -307,12 +306,12 @@ def _fitting(
 
     Where time is limited, what was chosen is timed, and chosen again if it takes more.
     """
-    widths = allocate(leaving, _as_costs(limits), round_to=round_to)
+    widths = allocate(leaving, as_costs(limits), round_to=round_to)
     for _ in range(_TRIALS if any(one.name == "latency" for one in limits) else 0):
         limits = _timed(network, limits, widths)
         if max(limit.used(_tensor(widths)) for limit in limits) <= 1:
             break
-        widths = allocate(leaving, _as_costs(limits), round_to=round_to)
+        widths = allocate(leaving, as_costs(limits), round_to=round_to)
     pairs = zip(leaving, widths, strict=True)
     return {group.name: group.keep(width) for group, width in pairs}, limits
 
@@ -328,21 +327,6 @@ def _timed(
         limit.measured(at, measured) if limit.name == "latency" else limit
         for limit in limits
     )
-
-
-def _as_costs(limits: Sequence[Limit]) -> Costs:
-    def used(widths: Widths) -> list[float]:
-        return [limit.used(widths) for limit in limits]
-
-    def price(widths: Widths) -> Widths:
-        parts = used(widths)
-        prices = [
-            limit.whole / limit.most * (part > 1)
-            for limit, part in zip(limits, parts, strict=True)
-        ]
-        return marginal(limits, prices, widths)
-
-    return Costs(used, price)
 
 
 def _tensor(widths: Iterable[int]) -> Widths:

@@ -5,6 +5,7 @@ method. The pruner then cuts it, saves it and folds it away like one of diffprun
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +28,7 @@ class BaseGate(nn.Module, ABC):
 
     Attributes:
         per_example: Whether `draw` is asked for values of each example in training.
+        listener: Called with the values of every forward pass, if anybody listens.
 
     Examples:
         >>> class Scale(BaseGate):
@@ -58,6 +60,7 @@ class BaseGate(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.dim = dim
+        self.listener: Callable[[Tensor], None] | None = None
         self.register_buffer("index", index)
 
     @property
@@ -93,15 +96,21 @@ class BaseGate(nn.Module, ABC):
         """Multiply the units of `x` by their values; the dtype of `x` is kept."""
         if self.per_example and self.training and not torch.compiler.is_exporting():
             drawn = self.draw(len(x))
+            self._tell(drawn)
             drawn = drawn if self.index is None else drawn[:, self.index]
             between = (1,) * (self.dim % x.ndim - 1)
             return multiply(x, drawn.reshape(len(x), *between, *drawn.shape[1:]), 0)
         values = self.values()
+        self._tell(values)
         if self.index is not None:
             values = values.gather(0, self.index.flatten()).view(self.index.shape)
         if not torch.compiler.is_exporting():
             checks.check_input(x, values, self.dim)
         return multiply(x, values, self.dim)
+
+    def _tell(self, values: Float[Tensor, "*examples units"]) -> None:
+        if self.listener is not None:
+            self.listener(values)
 
     @torch.no_grad()
     def keep_(self, mask: Bool[Tensor, " units"]) -> None:

@@ -5,8 +5,9 @@ some twenty tiny kernels per step; laid end to end, all of them cost as much as 
 Only gates with independent units and one threshold are pooled.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeGuard, cast, final
 
 import torch
@@ -16,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from diffprune._core.types import Float, Int
 from diffprune.gates.gate import Gate, precise
 from diffprune.gates.protocol import GateLike
+from diffprune.gates.slopes import Slopes
 from diffprune.gates.topk import largest
 
 Context = Any  # torch gives it no better type
@@ -28,10 +30,14 @@ class PooledGates:
     Args:
         gates: By name. They stay what and where they are; other gates than those of
             independent units are evaluated one by one.
+
+    Attributes:
+        slopes: Hears the gradients of all values that `values` returns.
     """
 
     def __init__(self, gates: Mapping[str, GateLike]) -> None:
         self._gates = dict(gates)
+        self.slopes = Slopes({name: gate.size for name, gate in gates.items()})
         pooled = {name: gate for name, gate in gates.items() if can_be_pooled(gate)}
         self._names = tuple(pooled)
         self._pooled: tuple[Gate, ...] = tuple(pooled.values())
@@ -40,12 +46,15 @@ class PooledGates:
     def values(self) -> dict[str, Float[Tensor, " units"]]:
         """`gate.values()` of every gate."""
         found = {n: g.values() for n, g in self._gates.items() if n not in self._names}
+        for name, values in found.items():
+            self.slopes.listen(name, values)
         if not self._pooled:
             return found
         samples = [gate.sample() for gate in self._pooled]
         raw = [gate.raw_sharpness for gate in self._pooled]
         dtype, apply = self._pooled[0].logits.dtype, cast("Any", _Values.apply)
-        pooled: Sequence[Tensor] = apply(self._layout(), dtype, *samples, *raw)
+        hear = partial(self.slopes.hear, self._names)
+        pooled: Sequence[Tensor] = apply(self._layout(), dtype, hear, *samples, *raw)
         return found | dict(zip(self._names, pooled, strict=True))
 
     def penalty(self, strengths: Mapping[str, float]) -> Float[Tensor, ""]:
@@ -161,7 +170,11 @@ class _Values(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Context, layout: _Layout, dtype: torch.dtype, *tensors: Tensor
+        ctx: Context,
+        layout: _Layout,
+        dtype: torch.dtype,
+        hear: Callable[[Tensor], None],
+        *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
         count = len(layout.sizes)
         samples, raw = tensors[:count], tensors[count:]
@@ -179,7 +192,7 @@ class _Values(torch.autograd.Function):
         spread = sharpness.abs().neg_().exp_().index_select(0, layout.owner)
         saved = (activation, is_open, counts, deviation, spread, sharpness)
         ctx.save_for_backward(*saved)
-        ctx.layout = layout
+        ctx.layout, ctx.hear = layout, hear
         values = torch.addcmul(is_open, deviation, spread)
         return tuple(layout.parts(values.to(dtype)))
 
@@ -188,14 +201,16 @@ class _Values(torch.autograd.Function):
     def backward(ctx: Context, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride] - one gradient per output
         activation, is_open, counts, deviation, spread, raw = ctx.saved_tensors
         layout: _Layout = ctx.layout
-        scaled = _like(torch.cat(grads), spread).mul_(spread)
+        joined = _like(torch.cat(grads), spread)
+        ctx.hear(joined)
+        scaled = joined.mul_(spread)
         # Sharpness is |raw|; at zero its slope counts as that of negative numbers.
         of_spread = layout.sums(scaled * deviation)
         of_raw = torch.where(raw > 0, -of_spread, of_spread)
         centred = layout.centred(scaled, is_open, counts)
         of_samples = torch.ops.aten.sigmoid_backward(centred, activation)
         of_raw = _like(of_raw, grads[0]).unbind()
-        return None, None, *layout.parts(of_samples), *of_raw
+        return None, None, None, *layout.parts(of_samples), *of_raw
 
 
 class _Penalty(torch.autograd.Function):

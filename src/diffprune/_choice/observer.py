@@ -1,0 +1,206 @@
+"""Watch the training steps of a model: what readers see, and what the loss makes of it.
+
+Hooks on the model switch the watch on during its own forward passes; what the backward
+passes bring is heard on the way. No data and no loss function are needed.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from diffprune._choice.evidence import GroupEvidence, Listener, batch_size
+from diffprune._choice.forward import watch_maps
+from diffprune._choice.watch import Watch
+from diffprune._choice.worth import Leaving, order_units
+from diffprune._core.types import Float
+from diffprune._graph import ExampleInputs, PruneGroup
+
+
+@final
+class Observer:
+    """Listens to a model while its user trains it.
+
+    Args:
+        model: Gets hooks, until `detach_`.
+        groups: Whose units to find out about.
+        choosing: How many examples to listen to.
+        fitting: Of how many examples to hold the inputs, for a refit.
+
+    Attributes:
+        inputs: Inputs of the model, batch by batch.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        groups: Sequence[PruneGroup],
+        choosing: int,
+        fitting: int,
+    ) -> None:
+        self._model, self._groups = model, groups
+        self._choosing, self._fitting, self._held = choosing, fitting, 0
+        self._listener = Listener(model, groups, choosing)
+        self._watches = list[Watch]()
+        self._counts, self._pending = list[int](), 0
+        self.inputs = list[ExampleInputs]()
+        self._handles = [
+            model.register_forward_pre_hook(self.before, with_kwargs=True),
+            model.register_forward_hook(self.behind, always_call=True),
+        ]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies of the model, in memory or in a file, are not listened to."""
+        return Observer, (nn.Module(), (), 0, 0)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough was heard."""
+        has_inputs = self._held >= self._fitting
+        return not self._pending and has_inputs and self._has_heard_enough
+
+    @property
+    def _has_heard_enough(self) -> bool:
+        return self._listener.count >= self._choosing
+
+    def before(
+        self, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Hook: a forward pass begins."""
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return
+        count = batch_size((*args, *kwargs.values()))
+        self._hold(args, kwargs, count)
+        if not self._has_heard_enough:
+            self._counts.append(count)
+            self._pending += 1
+            # A loss is a mean over examples, as a rule: each contributes its part.
+            at_map = self._listener.at_map(self._names(), count, scale=count)
+            self._watches.append(watch_maps(at_map))
+            self._watches[-1].__enter__()
+
+    def behind(self, *_: object) -> None:
+        """Hook: it ends."""
+        if self._watches:
+            self._watches.pop().__exit__(None, None, None)
+
+    def end_step(self, mean_square: float | None) -> None:
+        """After an optimizer step.
+
+        Args:
+            mean_square: That of the gradients of gate values in this step; what was
+                heard is put in proportion to it.
+        """
+        passes, self._pending = max(1, self._pending), 0
+        scale = 1.0 if not mean_square else (passes / mean_square) ** 0.5
+        self._listener.end_batch(scale)
+
+    def leaving(
+        self, squares: Mapping[str, Float[Tensor, " units"]]
+    ) -> dict[str, Leaving]:
+        """In which order the units of each group should leave.
+
+        Args:
+            squares: By group, what its units are worth if none of its readers could be
+                listened to: mean squares of gradients of gates, in proportion to their
+                mean over all units.
+        """
+        count = sum(self._counts) / max(1, len(self._counts))
+        return {
+            group.name: order_units(
+                GroupEvidence(
+                    group.name,
+                    group.size,
+                    self._listener.heard(group.name),
+                    squares[group.name] * count,
+                )
+            )
+            for group in self._groups
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that was heard, and the inputs that are held."""
+        return {
+            "listener": self._listener.state_dict(),
+            "fitting": self._fitting,
+            "counts": [*self._counts],
+            "held": self._held,
+            "inputs": [*self.inputs],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from there, on the device that the model is on now."""
+        device = next(self._model.parameters()).device
+        found: Any = pytree.tree_map_only(Tensor, lambda t: t.to(device), dict(state))
+        self._listener.load_state_dict(found["listener"])
+        self._fitting, self._held = found["fitting"], found["held"]
+        self._counts, self.inputs = [*found["counts"]], [*found["inputs"]]
+
+    def detach_(self) -> None:
+        """Take the hooks off the model."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _names(self) -> Callable[[Tensor], str]:
+        """The first name of a weight, though it may be gated, or have several names."""
+        plain = _by_identity(self._model)
+        first = {name: plain[id(p)] for name, p in _parameters(self._model)}
+
+        def name_of(weight: Tensor) -> str:
+            if id(weight) in plain:
+                return plain[id(weight)]
+            # While a layer runs, a gated weight is in the place of its own.
+            return first.get(_by_identity(self._model).get(id(weight), ""), "")
+
+        return name_of
+
+    def _hold(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], count: int
+    ) -> None:
+        """Hold the inputs of some examples, as they are now."""
+        if self._held >= self._fitting:
+            return
+        some = min(count, self._fitting - self._held)
+        inputs = _as_inputs(self._model, args, kwargs)
+        if inputs is not None:
+            self.inputs.append(_first_examples(inputs, count, some))
+        self._held += some
+
+
+def _parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [*model.named_parameters(remove_duplicate=False)]
+
+
+def _by_identity(model: nn.Module) -> dict[int, str]:
+    """The first name of every parameter."""
+    return {id(tensor): name for name, tensor in reversed(_parameters(model))}
+
+
+def _as_inputs(
+    model: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> ExampleInputs | None:
+    """The arguments of a call as a tuple or a dict; None if they cannot be either."""
+    if not kwargs:
+        return args
+    if not args:
+        return dict(kwargs)
+    bound = inspect.signature(model.forward).bind(*args, **kwargs)
+    kinds = [bound.signature.parameters[name].kind for name in bound.arguments]
+    plain = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    return dict(bound.arguments) if all(kind in plain for kind in kinds) else None
+
+
+def _first_examples(inputs: ExampleInputs, count: int, some: int) -> ExampleInputs:
+    """Copies of the first examples; of all if they cannot be told apart."""
+    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
+    can_be_told = all(len(x) == count for x in leaves if x.ndim)
+
+    def copied(leaf: object) -> object:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        return (leaf[:some] if can_be_told and leaf.ndim else leaf).detach().clone()
+
+    return pytree.tree_map(copied, inputs)

@@ -1,0 +1,116 @@
+"""What units are worth, from gradients that training has anyway: running squares.
+
+A gate's logits follow the signed gradient of the loss, which is about zero where
+weights are trained. Its square says what the loss would make of a missing unit.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final, TypeAlias, final
+
+import torch
+from torch import Tensor
+
+from diffprune._core.types import Bool, Float
+from diffprune.gates.gate import precise
+
+Names: TypeAlias = tuple[str, ...]
+"""Gates whose values are computed together, end to end."""
+
+PAST: Final = 0.98  # the share of what was known before, after every step
+
+
+@final
+class Slopes:
+    """A running mean of the squared gradients of gate values, unit by unit.
+
+    Only ratios mean something: the squares of a step are divided by their mean over all
+    gates. So batch sizes and loss scales cancel out, and a step whose gradients are not
+    finite changes no ratio.
+
+    Args:
+        sizes: How many units each gate has, by name.
+
+    Examples:
+        >>> slopes = Slopes({"a": 2, "b": 1})
+        >>> slopes.hear(("a", "b"), torch.tensor([1.0, 2.0, 3.0]))
+        >>> _ = slopes.end_step()
+        >>> a, b = slopes.squares().values()
+        >>> float(b / a[0])
+        9.0
+    """
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = dict(sizes)
+        self._heard = dict[Names, Tensor]()
+        self._known: dict[Names, Tensor] = {}
+
+    def listen(self, name: str, values: Float[Tensor, "*examples units"]) -> None:
+        """Hear the gradient of the values of one gate when it comes."""
+        if values.requires_grad and not torch.compiler.is_compiling():
+            values.register_hook(partial(self.hear, (name,)))
+
+    def hear(self, names: Names, gradient: Float[Tensor, " all"]) -> None:
+        """Take the gradient of the values of some gates into account."""
+        gradient = precise(gradient.detach()).reshape(-1, gradient.shape[-1]).sum(0)
+        before = self._heard.get(names)
+        if before is None or before.shape != gradient.shape:
+            self._heard[names] = gradient.square()
+        else:
+            before.addcmul_(gradient, gradient)
+
+    @torch.no_grad()
+    def end_step(self) -> Float[Tensor, ""] | None:
+        """Add what was heard since the last step to what is known.
+
+        Returns:
+            The mean square of this step, which its squares were divided by.
+        """
+        heard = {n: h for n, h in self._heard.items() if len(h) == self._size(n)}
+        self._heard.clear()
+        if not heard:
+            return None
+        count = sum(len(squares) for squares in heard.values())
+        total = torch.stack([squares.sum() for squares in heard.values()]).sum()
+        mean = total / count
+        for names, squares in heard.items():
+            # Where the mean is not finite, no share is: all count as zero.
+            share = squares.div_(mean).nan_to_num_(0.0, 0.0, 0.0)
+            known = self._known.get(names)
+            if known is None:
+                known = self._joined(names, share)
+            self._known[names] = known.lerp_(share, 1 - PAST)
+        return mean
+
+    def squares(self) -> dict[str, Float[Tensor, " units"]]:
+        """For each gate, what its units are worth; zero where nothing is known."""
+        found = {n: torch.zeros(size).double() for n, size in self._sizes.items()}
+        for names, known in self._known.items():
+            parts = known.double().cpu().split([self._sizes[name] for name in names])
+            for name, part in zip(names, parts, strict=True):
+                found[name] += part
+        return found
+
+    def keep_(self, keep: Mapping[str, Bool[Tensor, " units"]]) -> None:
+        """Forget the units outside these masks."""
+        for names, known in self._known.items():
+            stays = torch.cat([keep[name].cpu() for name in names])
+            self._known[names] = known[stays.to(known.device)]
+        self._sizes = {name: int(keep[name].sum()) for name in self._sizes}
+        self._heard.clear()
+
+    def load_(self, squares: Mapping[str, Float[Tensor, " units"]]) -> None:
+        """Know of each gate what another run knew of it."""
+        read = {name: some.float().clone() for name, some in squares.items()}
+        self._sizes = {name: len(read[name]) for name in self._sizes}
+        self._heard.clear()
+        self._known = {(name,): squares for name, squares in read.items()}
+
+    def _joined(self, names: Names, first: Tensor) -> Tensor:
+        """What is known of these gates one by one, or else the first there is."""
+        apart = [self._known.pop((name,), None) for name in names]
+        known = [part for part in apart if part is not None]
+        return torch.cat(known).to(first) if len(known) == len(names) else first
+
+    def _size(self, names: Names) -> int:
+        return sum(self._sizes[name] for name in names)
