@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import diffprune as dp
-from diffprune._io.gated_state import KEY, load_plain_
+from diffprune._io.gated_state import KEY, as_tensor, load_plain_
 from diffprune._pruner.state_in_model import StateInModel
 from diffprune.errors import ArgumentError
 
@@ -90,12 +90,16 @@ def test_a_copy_speaks_for_the_same_run_and_a_pickle_for_none():
 
 
 @pytest.mark.parametrize(
-    ("text", "match"), [(b"{", "damaged"), (b"{}", r"lacks \['plan', 'scales'\]")]
+    ("found", "match"),
+    [
+        (torch.zeros(9, dtype=torch.uint8), "damaged"),
+        (as_tensor({}), r"lacks \['plan', 'scales'\]"),
+    ],
 )
-def test_damaged_states_are_refused(text, match):
+def test_damaged_states_are_refused(found, match):
     pruner, _ = make()
     state = pruner.model.state_dict()
-    state[KEY] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    state[KEY] = found
     with pytest.raises(ArgumentError, match=match):
         pruner.model.load_state_dict(state)
 

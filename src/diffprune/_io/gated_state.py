@@ -1,10 +1,10 @@
 """A `state_dict` that says what was removed: read it, and cut a plain model to it.
 
-The state of a pruner is one more tensor of a `state_dict`, of bytes that are JSON. It
-names what was removed, and what the gates would multiply each weight by.
+The state of a pruner is one more tensor of a `state_dict`, of bytes: data, no code. It
+names what was removed, and another one what the gates would multiply each weight by.
 """
 
-import json
+import io
 from collections.abc import Mapping, MutableMapping
 from typing import Any, Final, TypeAlias
 
@@ -26,8 +26,10 @@ Scale: TypeAlias = tuple[list[str], int, int]
 
 
 def as_tensor(state: Mapping[str, Any]) -> Tensor:
-    """Plain data as bytes, which every file format for tensors can hold."""
-    return torch.frombuffer(bytearray(json.dumps(state).encode()), dtype=torch.uint8)
+    """Data and tensors as bytes, which every file format for tensors can hold."""
+    file = io.BytesIO()
+    torch.save(dict(state), file)
+    return torch.frombuffer(bytearray(file.getvalue()), dtype=torch.uint8)
 
 
 def take_state(
@@ -46,9 +48,10 @@ def take_state(
     if found is None:
         return None
     try:
-        state = json.loads(bytes(found.cpu().tolist()))
+        file = io.BytesIO(found.cpu().numpy().tobytes())
+        state = torch.load(file, weights_only=True, map_location="cpu")
         missing = {"plan", "scales"} - state.keys()
-    except (AttributeError, TypeError, ValueError) as error:
+    except Exception as error:
         raise ArgumentError(
             f"`{prefix + KEY}` in this state is damaged: {error!r}"
         ) from error

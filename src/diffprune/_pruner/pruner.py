@@ -312,6 +312,7 @@ class Pruner(Generic[ModuleT]):
         saved = read_state(state, first, gated.placement.units(first))
         check_same_budget(state.get("budget"), self.controller)
         if not self._has_units_of(state):
+            self._measuring.forget_()  # of readers that had another shape
             gated.keep_only_(saved.gates, saved.atoms, optimizers)
         gated.history[:] = saved.history
         self._policy.looks.update(saved.looks)
@@ -358,6 +359,7 @@ class Pruner(Generic[ModuleT]):
         record = self._gated.keep_(cut, optimizers, self.steps)
         self._measuring.after_removal_(cut.gates)
         controller.after_removal_()
+        self._listen_()  # as a run does that continues from here
         return record
 
     def _listen_(self) -> None:
