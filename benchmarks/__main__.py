@@ -8,11 +8,19 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from . import data_share, gate_speed, graph_speed, lenet_step, pruner_speed
+from . import (
+    certificate_cost,
+    data_share,
+    gate_speed,
+    graph_speed,
+    lenet_step,
+    pruner_speed,
+)
 from ._records import RESULTS, write_measurements
 from ._timing import Measurement
 
 BENCHMARKS = {
+    "certificate_cost": certificate_cost,
     "data_share": data_share,
     "gate_speed": gate_speed,
     "graph_speed": graph_speed,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from diffprune.lab.interleaved import one_thread
+from diffprune._core.interleaved import one_thread
 
 
 @dataclass(frozen=True, kw_only=True)

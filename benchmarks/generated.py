@@ -2,6 +2,10 @@
 
     PYTHONPATH=tests python -m benchmarks.generated --stop 20000
 
+Every second network has layers that are used twice, views that are written through,
+and blocks that do something else in training. Outputs are compared in eval and in train
+mode, on the example and on other inputs; `compact` of the masked network is compared
+with it, too.
 Writes results/generated/record.json after every hundred networks, so that an honest
 count is there at any time; started again at the same commit it goes on from there.
 """
@@ -11,7 +15,7 @@ import json
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,8 +25,9 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._graph import Groups, find_groups
-from diffprune._surgery import mask, removal
+from diffprune._surgery import compact, mask, removal
 from diffprune.errors import DiffpruneError
+from diffprune.testing.outcomes import is_deterministic, other_inputs, returned
 from generator import random_network
 
 from ._records import RESULTS, commit, write as write_figures
@@ -74,16 +79,19 @@ class Tally:
 
 def check(seed: int) -> Outcome:
     """Cut all groups of one random network at random and compare the outputs."""
-    model, x = random_network(seed)
+    model, x = random_network(seed, shares=seed % 2 == 1)
     try:
         groups = find_groups(model, x)
         keep = random_masks(groups, seed)
         small = removal(model, x, groups, keep=keep).model
+        masked = mask(model, groups, keep)
+        compacted = compact(masked, x)
     except DiffpruneError as error:
         return Outcome(seed, "refused", reason=_reason(error))
     except Exception as error:  # noqa: BLE001 - crashes are what this looks for
         return Outcome(seed, "crashed", reason=_reason(error))
-    same = is_equal(small, mask(model, groups, keep), x)
+    same = is_equal(small, masked, x, modes=(False, True))
+    same &= is_equal(compacted, masked, x, modes=(False,))
     return Outcome(seed, "exact" if same else "wrong", len(groups))
 
 
@@ -96,11 +104,30 @@ def random_masks(groups: Groups, seed: int) -> dict[str, Tensor]:
     return masks
 
 
-def is_equal(small: nn.Module, masked: nn.Module, x: Tensor) -> bool:
-    """Whether both compute the same, by our own comparison and not the library's."""
-    with torch.no_grad():
-        difference = (small(x) - masked(x)).abs().max()
-    return bool(difference <= TOLERANCE)
+def is_equal(
+    small: nn.Module, masked: nn.Module, x: Tensor, *, modes: Sequence[bool]
+) -> bool:
+    """Whether both compute the same, by another comparison than certificates use.
+
+    In these modes of training, on the example, on other inputs and on more of them.
+    What a forward draws in train mode depends on its width; such networks are compared
+    in eval mode alone.
+    """
+    others = (x, other_inputs(x, seed=1), 2 * other_inputs(torch.cat([x, x]), seed=2))
+    return all(
+        _difference(small, masked, inputs, training=training) <= TOLERANCE
+        for training in modes
+        if not training or is_deterministic(masked, x, training=True)
+        for inputs in others
+    )
+
+
+def _difference(
+    small: nn.Module, masked: nn.Module, x: Tensor, *, training: bool
+) -> float:
+    models = (small, masked)
+    (one,), (other,) = (returned(model, x, training=training) for model in models)
+    return float((one - other).abs().max() / other.abs().max().clamp(min=1.0))
 
 
 def run(tally: Tally, record: Path, processes: int) -> None:

@@ -155,7 +155,7 @@ def _gates(recipe: Recipe) -> MakeGate:
         return nn.Identity
     aim = AIMS[aim_of(recipe)]
     floors = dict[int, int](zip((20, 50, 800), aim.floors, strict=True))
-    return lambda size: dp.Gate(size, min_open=floors.get(size, 2))
+    return lambda size: dp.Gate(size, min_open=floors.get(size, 2), start="paper")
 
 
 def _taught(data: Split, folder: Path, recipe: Recipe) -> Task:

@@ -15,8 +15,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from torch import nn
 from torch.optim import SGD
 
+from diffprune.gates import Gate
 from diffprune.lab import Recipe, Task
 from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Batches, Split
@@ -55,20 +57,22 @@ def lenet5_digits(recipe: Recipe) -> Task:
 
 def wrn_cifar10(recipe: Recipe) -> Task:
     """WRN-28-10 on all 50,000 training images, mirrored and shifted at random."""
-    return wide_resnet_task(WideResNet(28, 10, gate_of(recipe)), load_cifar10(), recipe)
+    return wide_resnet_task(
+        WideResNet(28, 10, papers_gate(recipe)), load_cifar10(), recipe
+    )
 
 
 def small_wrn_cifar10(recipe: Recipe) -> Task:
     """WRN-10-1 on 45,000 images, mirrored and shifted; 5,000 are to choose with."""
     data = load_cifar10(validation=True)
-    return wide_resnet_task(WideResNet(10, 1, gate_of(recipe)), data, recipe)
+    return wide_resnet_task(WideResNet(10, 1, papers_gate(recipe)), data, recipe)
 
 
 def lenet5_task(data: Split, recipe: Recipe) -> Task:
     """LeNet-5 on images of digits, with the gates of a recipe at the four places."""
     evaluated = partial(Batches, size=1_000)
     return Task(
-        model=channels_last(LeNet5(gate_of(recipe))),
+        model=channels_last(LeNet5(papers_gate(recipe))),
         train=Batches(data.train, recipe.batch_size, shuffle=True),
         validation=None if data.validation is None else evaluated(data.validation),
         test=evaluated(data.test),
@@ -85,6 +89,13 @@ def wide_resnet_task(model: WideResNet, data: Split, recipe: Recipe) -> Task:
         test=evaluated(data.test),
         optimizer=partial(SGD, momentum=0.9, nesterov=True),
     )
+
+
+def papers_gate(recipe: Recipe) -> Callable[[int], nn.Module]:
+    """What makes the gates of a recipe, with the paper's own start."""
+    if recipe.is_dense:
+        return gate_of(recipe)
+    return partial(Gate, **{"start": "paper", **recipe.gate})
 
 
 def table1_softmax(seed: int = 0) -> Recipe:

@@ -26,9 +26,9 @@ from torch.optim import SGD
 from torch.utils.flop_counter import FlopCounterMode
 
 import diffprune as dp
+from diffprune._core.interleaved import one_thread
 from diffprune.gates import named_gates
 from diffprune.lab import Epoch, Run
-from diffprune.lab.interleaved import one_thread
 from paper.models.wide_resnet import WideResNet
 from paper.tables.wide_resnet_table import PRINTED
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rich.table import Table
 
+from diffprune._core.interleaved import one_thread
 from diffprune.lab import Run, read_run, train
 from diffprune.lab.formatting import architecture
-from diffprune.lab.interleaved import one_thread
 from paper.recipes import digits_sigmoid, lenet5_digits
 
 SEEDS = range(3)

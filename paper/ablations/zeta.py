@@ -14,11 +14,11 @@ from unittest import mock
 import torch
 from rich.table import Table
 
+from diffprune._core.interleaved import one_thread
 from diffprune.gates import Gate
 from diffprune.gates.penalty import named_gates
 from diffprune.lab import Epoch, Recipe, Task, read_run, train
 from diffprune.lab.formatting import architecture
-from diffprune.lab.interleaved import one_thread
 from paper.recipes import digits_sigmoid, lenet5_digits
 
 SEEDS = range(3)

@@ -7,6 +7,7 @@ from . import (
     testing as testing,
 )
 from ._budget import Budget as Budget
+from ._costs.benchmark import benchmark as benchmark
 from ._export import to_exported_program as to_exported_program, to_onnx as to_onnx
 from ._graph import find_groups as find_groups
 from ._io import load_pruned as load_pruned, save_pruned as save_pruned

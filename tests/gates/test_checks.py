@@ -26,6 +26,7 @@ WRONG = [
     ({"dropout": 1.0}, "rate between 0 and 1, got 1.0; None turns it off"),
     ({"sharpness": -0.1}, "sharpness must be at least 0"),
     ({"sharpness": float("nan")}, "sharpness must be at least 0"),
+    ({"start": "zero"}, "start must be 'one' or 'paper', got 'zero'"),
     ({"init_std": -1.0}, "init_std must be at least 0"),
     ({"beta_margin": 1.0}, "at 1 the weakest unit would start closed"),
     ({"base": BASE, "dropout": 0.1}, "not from both"),

@@ -10,7 +10,7 @@ from scipy.special import expit, logit, logsumexp
 from scipy.stats import norm
 from torch.distributions import Gumbel, Normal
 
-from diffprune.gates import Gate
+from diffprune.gates import Gate, g
 
 U = ["sigmoid", "softmax", torch.special.ndtr]
 EVERY_U = pytest.mark.parametrize("u", U, ids=["sigmoid", "softmax", "callable"])
@@ -25,6 +25,12 @@ def gate_at(entries, *, dtype=torch.float64, **options):
     with torch.no_grad():
         gate.logits.copy_(torch.tensor(entries))
     return gate
+
+
+def start_like_(gate, other):
+    """Give a gate the start of another one: threshold and origin."""
+    gate.threshold.copy_(other.threshold)
+    gate.origin = other.origin.clone()
 
 
 def pickled(gate):
@@ -51,6 +57,8 @@ class TestConstruction:
 
     def test_everything_needed_later_is_in_the_state(self):
         names = {"logits", "raw_sharpness", "threshold", "background"}
+        assert set(Gate(3, start="paper").state_dict()) == names
+        names |= {"origin", "origin_background"}
         assert set(Gate(3).state_dict()) == names
         noisy = Gate(3, dropout=0.1, index=torch.tensor([0, 1, 2, 2]))
         assert set(noisy.state_dict()) == names | {"log_noise_var", "index"}
@@ -188,6 +196,73 @@ class TestProbability:
         )
 
 
+class TestStart:
+    @EVERY_U
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize("size", [2, 7, 300, 70_000])
+    def test_every_value_is_one(self, u, dtype, size):
+        gate = Gate(size, u=u, init_std=0.5).to(dtype)
+        error = (gate.values() - 1).abs().max().item()
+        assert error <= (0 if u == "sigmoid" else torch.finfo(dtype).eps)
+        assert gate.logits.std() > 0
+        assert gate.is_open().all()
+
+    @EVERY_U
+    def test_the_papers_start_deviates_as_the_logits_do(self, u):
+        gate = Gate(7, u=u, start="paper").double()
+        from_paper = g(gate.logits, u, gate.threshold, 0.0)
+        torch.testing.assert_close(gate.values(), from_paper)
+        assert (gate.values() - 1).abs().max() > 1e-4
+
+    @EVERY_U
+    @pytest.mark.parametrize("size", [5, 70_000])
+    def test_the_first_gradient_is_that_of_finite_differences(self, u, size):
+        gate = Gate(size, u=u).double()
+        weights = torch.linspace(-1, 2, size, dtype=torch.float64)
+
+        def loss(unit, step):
+            moved = copy.deepcopy(gate)
+            moved.logits.data[unit] += step
+            return (moved.values().square() * weights).sum()
+
+        (gate.values().square() * weights).sum().backward()
+        for unit in (0, 1, size - 1):
+            slope = (loss(unit, 1e-4) - loss(unit, -1e-4)) / 2e-4
+            found = gate.logits.grad[unit]
+            torch.testing.assert_close(found, slope.detach(), rtol=1e-4, atol=1e-7)
+        assert gate.logits.grad.count_nonzero() >= size - 1
+
+    def test_it_moves_as_the_papers_does(self):
+        ours, papers = Gate(6, init_std=0.05).double(), Gate(6, start="paper").double()
+        papers.logits.data.copy_(ours.logits)
+        weights = torch.linspace(-1, 2, 6).double()
+        for gate in (ours, papers):
+            (gate.values() * weights).sum().backward()
+        torch.testing.assert_close(
+            ours.logits.grad, papers.logits.grad, rtol=0.01, atol=0
+        )
+
+    @BUILT_IN
+    @given(entries=logits)
+    def test_open_values_are_positive_and_of_mean_one(self, u, entries):
+        gate = gate_at(entries, u=u, init_std=2.0)
+        values = gate.values()
+        assert (values[gate.is_open()] > 0).all()
+        assert values[gate.is_open()].mean().item() == pytest.approx(1)
+
+    def test_sharpness_is_learned_once_values_have_moved(self):
+        gate = Gate(4)
+        gate.values().square().sum().backward()
+        assert gate.raw_sharpness.grad == 0
+        gate.logits.data += torch.tensor([0.0, 1.0, 2.0, 3.0])
+        gate.values().square().sum().backward()
+        assert gate.raw_sharpness.grad != 0
+
+    def test_no_parameter_is_a_scalar(self):
+        gate = Gate(3, dropout=0.1)
+        assert all(parameter.ndim == 1 for parameter in gate.parameters())
+
+
 class TestNoise:
     @pytest.mark.parametrize("rate", [0.15, 0.5])
     def test_dropout_is_the_papers_gaussian(self, rate):
@@ -211,7 +286,7 @@ class TestNoise:
         gate = gate_at(MIXED, **noise)
         assert not torch.equal(gate.values(), gate.values())
         quiet = gate_at(MIXED)
-        quiet.threshold.copy_(gate.threshold)
+        start_like_(quiet, gate)
         assert torch.equal(gate.eval().values(), quiet.values())
 
     @BUILT_IN
@@ -223,7 +298,8 @@ class TestNoise:
 class TestRemoval:
     @EVERY_U
     def test_survivors_do_not_notice_and_removal_composes(self, u):
-        gate = gate_at(MIXED, u=u)
+        gate, at_once = gate_at(MIXED, u=u), gate_at(MIXED, u=u)
+        start_like_(at_once, gate)
         values, probability = gate.values(), gate.prob_open()
         first = torch.tensor([False, True, True, True, True, False, True])
         gate.keep_(first)
@@ -232,15 +308,13 @@ class TestRemoval:
         is_open = values != 0
         torch.testing.assert_close(gate.values(), values[is_open])
         torch.testing.assert_close(gate.prob_open(), probability[is_open])
-        at_once = gate_at(MIXED, u=u)
-        at_once.threshold.copy_(gate.threshold)
         at_once.keep_(is_open)
         torch.testing.assert_close(at_once.state_dict(), gate.state_dict())
 
     @BUILT_IN
     def test_training_goes_on_as_if_nothing_had_happened(self, u):
         whole, small = gate_at(MIXED, u=u), gate_at(MIXED, u=u)
-        small.threshold.copy_(whole.threshold)
+        start_like_(small, whole)
         is_open = whole.is_open()
         small.keep_(is_open)
         target = torch.linspace(0.5, 1.5, 7, dtype=torch.float64)

@@ -17,12 +17,20 @@ from .draft import Draft
 __all__ = ["random_network"]
 
 
-def random_network(seed: int) -> tuple[nn.Module, Tensor]:
-    """A network of 4 to 12 steps in eval mode and float64, and a batch of 2 images."""
+def random_network(seed: int, *, shares: bool = False) -> tuple[nn.Module, Tensor]:
+    """A network of 4 to 12 steps in eval mode and float64, and a batch of 2 images.
+
+    Args:
+        seed: Equal seeds give equal networks.
+        shares: Whether about half of its blocks use a layer twice, write through views,
+            or do something else in training.
+    """
     rng = Random(seed)  # noqa: S311 - a seeded test needs no cryptography
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        draft = Draft(rng, shape=(3, rng.randint(4, 8), rng.randint(4, 8)))
+        draft = Draft(
+            rng, shape=(3, rng.randint(4, 8), rng.randint(4, 8)), shares=shares
+        )
         for _ in range(rng.randint(2, 10)):
             draft.grow()
         network = randomise_(draft.finish().double().eval())

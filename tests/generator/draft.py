@@ -6,7 +6,7 @@ from random import Random
 import torch
 from torch import Tensor, nn
 
-from . import images, sequences, vectors
+from . import images, sequences, sharing, vectors
 from .joins import join, passage, to_vector
 from .shapes import Shape
 
@@ -57,8 +57,9 @@ def result_shape(step: nn.Module, *shapes: Shape) -> Shape:
 class Draft:
     """The steps so far, from a stem on, and the shape of every value so far."""
 
-    def __init__(self, rng: Random, shape: Shape):
+    def __init__(self, rng: Random, shape: Shape, *, shares: bool = False):
         self.rng = rng
+        self.shares = shares
         self.shapes = [shape]
         self.steps: list[nn.Module] = []
         self.sources: list[tuple[int, ...]] = []
@@ -89,7 +90,8 @@ class Draft:
 
     def _extend(self, source: int) -> None:
         shape = self.shapes[source]
-        block = self.rng.choice(BLOCKS[len(shape)])
+        own = self.shares and self.rng.random() < 0.5
+        block = self.rng.choice(sharing.BLOCKS if own else BLOCKS[len(shape)])
         self._append(block(self.rng, shape), source)
 
     def _join(self, a: int, b: int) -> None:

@@ -92,8 +92,7 @@ NOTHING_TO_REMOVE = {
     "hard_coded_split", "hard_coded_view", "layer_norm", "layer_norm_2d",
     "local_response_norm", "log_softmax_over_channels", "option_a", "projected_lstm",
     "rms_norm", "rms_norm_by_hand", "roll_over_channels", "softmax_over_channels",
-    "sort_over_channels", "standardise", "topk_over_channels", "torch_cross",
-    "torch_multihead", "torch_multihead_bias_kv", "unpool",
+    "sort_over_channels", "standardise", "topk_over_channels", "unpool",
 }  # fmt: skip
 
 

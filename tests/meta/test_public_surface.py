@@ -16,9 +16,10 @@ SURFACE = {
     "diffprune": {
         "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
-        "init_std beta_margin dim base index min_open",
+        "init_std beta_margin dim base index min_open start",
         "Pruner": "model example_inputs * strength budget freeze heads rules tie gate "
         "remove_every reopen patience round_to on_removal on_budget",
+        "benchmark": "dense small example_inputs * compiled rounds",
         "by_macs": "strength",
         "by_parameters": "strength",
         "compact": "model example_inputs **options",
@@ -42,7 +43,7 @@ SURFACE = {
         "ApproximateBernoulli": "base u threshold sharpness * validate_args",
         "BaseGate": "* dim index",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
-        "init_std beta_margin dim base index min_open",
+        "init_std beta_margin dim base index min_open start",
         "GateLike": "*args **kwargs",
         "expected_l0": "model strength",
         "fold_gates": "module",
@@ -54,7 +55,7 @@ SURFACE = {
         "save_sparse": "model path",
     },
     "diffprune.surgery": {
-        "Certificate": "max_absolute max_relative dtype",
+        "Certificate": "max_absolute max_relative dtype compared doubts",
         "FrozenAxis": "name size reason",
         "Groups": "groups frozen attributes tensors products solution",
         "Plan": "kept tensors attributes stubs certificate",
@@ -65,7 +66,7 @@ SURFACE = {
         "TensorAxis": "tensor dim axis is_read is_parameter is_direction",
         "apply_plan": "model plan",
         "apply_plan_": "model plan",
-        "certify": "original small inputs * kept",
+        "certify": "original small inputs * kept modes twins",
         "compaction": "model example_inputs **options",
         "mask": "model groups keep",
         "plan_removal": "groups * keep round_to min_units scores",
@@ -129,6 +130,7 @@ SURFACE = {
         "MissingPackageError": "",
         "RemovalError": "",
         "RuleError": "",
+        "StorageError": "",
         "TraceError": "",
         "UnknownNameError": "",
     },
@@ -137,7 +139,7 @@ METHODS = {
     "diffprune.Budget": "asked needed_steps to_dict",
     "diffprune.Gate": "at_floor draw extra_repr forward is_open keep_ margin penalty "
     "prob_open reopening sample sharpness size values",
-    "diffprune.Pruner": "add_copy finalize gates groups history kept "
+    "diffprune.Pruner": "add_copy example_inputs finalize gates groups history kept "
     "load_state_dict model parameter_groups penalty plan remove_closed_ shape "
     "state_dict step summary units",
     "diffprune.gates.ApproximateBernoulli": "expand has_rsample prob_open rsample "
@@ -146,7 +148,7 @@ METHODS = {
     "size values",
     "diffprune.gates.GateLike": "is_open keep_ margin named_parameters penalty "
     "reopening size values",
-    "diffprune.surgery.Certificate": "",
+    "diffprune.surgery.Certificate": "is_vacuous",
     "diffprune.surgery.FrozenAxis": "",
     "diffprune.surgery.Groups": "keep macs narrowed parameters sizes",
     "diffprune.surgery.Plan": "from_json then to_json without",

@@ -153,3 +153,17 @@ def test_wrapped_averages_shrink_with_the_model():
     assert average.module[0].out_features == model[0].out_features == 32
     with pytest.raises(dp.errors.ArgumentError, match="no copy of the model"):
         pruner.add_copy(Average(nn.Linear(2, 2)))
+
+
+def test_making_a_pruner_does_not_change_what_the_model_returns():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(1)
+    ).append(nn.Linear(16 * 36, 5))
+    x = torch.rand(4, 3, 8, 8)
+    for training in (True, False):
+        model.train(training)
+        before = copy.deepcopy(model)(x)
+        pruner = dp.Pruner(copy.deepcopy(model), x, strength=1e-3)
+        assert torch.equal(pruner.model(x), before)
+        assert pruner.gates["0"].logits.std() > 0

@@ -26,6 +26,7 @@ from . import (
     recurrent,
     reshapes,
     spatial,
+    torch_attention,
     transformers,
 )
 from .entry import Entry, Expect, Inputs, call
@@ -40,6 +41,7 @@ ZOO: dict[str, Entry] = {
     **branches.ENTRIES,
     **reshapes.ENTRIES,
     **attention.ENTRIES,
+    **torch_attention.ENTRIES,
     **transformers.ENTRIES,
     **recurrent.ENTRIES,
     **interfaces.ENTRIES,

@@ -208,32 +208,6 @@ class Rotary(nn.Module):
         return self.proj(out.transpose(1, 2).reshape(b, n, -1))
 
 
-class TorchMultihead(nn.Module):
-    """12 -> nn.MultiheadAttention(12, 3 heads) -> 12."""
-
-    def __init__(self, **options):
-        super().__init__()
-        self.mha = nn.MultiheadAttention(12, 3, batch_first=True, **options)
-
-    def forward(self, x):
-        out, _ = self.mha(x, x, x, need_weights=False)
-        return out
-
-
-class TorchCross(nn.Module):
-    """q 12, k 7, v 11 -> nn.MultiheadAttention -> 12, sequence first, weights used."""
-
-    def __init__(self):
-        super().__init__()
-        self.keys, self.values = nn.Linear(12, 7), nn.Linear(12, 11)
-        self.mha = nn.MultiheadAttention(12, 3, kdim=7, vdim=11)
-
-    def forward(self, x):
-        x = x.transpose(0, 1)
-        out, weights = self.mha(x, self.keys(x), self.values(x))
-        return out.transpose(0, 1) * weights.sum(-1, keepdim=True)
-
-
 SEQUENCE = floats(2, 9, 3)
 
 
@@ -255,9 +229,4 @@ ENTRIES = {
     "linear_attention": _classifier(LinearAttention, groups=2),
     "rotary_half": _classifier(Rotary, rotate_half),
     "rotary_pairs": _classifier(Rotary, rotate_pairs),
-    "torch_multihead": Entry(lambda: TokenClassifier(TorchMultihead()), SEQUENCE),
-    "torch_multihead_bias_kv": Entry(
-        lambda: TokenClassifier(TorchMultihead(add_bias_kv=True)), SEQUENCE
-    ),
-    "torch_cross": Entry(lambda: TokenClassifier(TorchCross()), SEQUENCE),
 }

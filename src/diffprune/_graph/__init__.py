@@ -19,11 +19,17 @@ from diffprune._graph.groups import (
     Groups as Groups,
     PruneGroup as PruneGroup,
     TensorAxis as TensorAxis,
-    table as table,
 )
 from diffprune._graph.infer import Solution as Solution, where as where
+from diffprune._graph.narrow_attention import (
+    latent_sizes as latent_sizes,
+    narrow_ as narrow_,
+    narrow_named_ as narrow_named_,
+    widen_ as widen_,
+)
 from diffprune._graph.ops import functional_op as functional_op
 from diffprune._graph.ops.zero_rules import (
+    all_of as all_of,
     always_zero as always_zero,
     any_of as any_of,
     zero_if_all as zero_if_all,
@@ -59,6 +65,7 @@ from diffprune._graph.tracing import (
     trace as trace,
 )
 from diffprune._graph.zeros import (
+    Memory as Memory,
     Silence as Silence,
     Silencer as Silencer,
     Spreading as Spreading,

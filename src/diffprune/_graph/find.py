@@ -139,7 +139,7 @@ def _freeze_unread(solution: Solution) -> None:
 def _freeze_heads(solution: Solution, heads: str) -> None:
     unwanted = {
         "both": [],
-        "whole": solution.facts.inside_heads,
+        "whole": solution.facts.inside_heads + solution.facts.inside_values,
         "head_dim": solution.facts.heads,
     }[heads]
     for axis in unwanted:

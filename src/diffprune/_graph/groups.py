@@ -3,12 +3,13 @@
 `collect` makes `Groups` from a solved trace; printing them gives a table.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import overload
 
 from torch import Tensor
 
+from diffprune._core.shown import Shown
 from diffprune._core.types import Bool
 from diffprune._graph.axes import Atom, Axis, atoms, volume
 from diffprune._graph.infer import Solution
@@ -159,12 +160,21 @@ class Groups(Sequence[PruneGroup]):
     def __iter__(self) -> Iterator[PruneGroup]:
         return iter(self.groups)
 
+    def __repr__(self) -> str:
+        return str(self._shown())
+
     def __str__(self) -> str:
+        return str(self._shown())
+
+    def _repr_html_(self) -> str:
+        return self._shown()._repr_html_()
+
+    def _shown(self) -> Shown:
         title = (
             f"{len(self)} groups in a model of {self.parameters():,} parameters "
             f"and {self.macs():,} MACs"
         )
-        return "\n".join([title, *_describe(self.groups, self.frozen)])
+        return _shown(title, self.groups, self.frozen)
 
     def parameters(self, sizes: Mapping[Atom, int] | None = None) -> int:
         """Number of parameters of the model when atoms have other sizes."""
@@ -258,6 +268,7 @@ def _names(
         layer = producer.tensor.rpartition(".")[0] or producer.tensor
         shared.setdefault(layer, []).append(atom)
     roles = {
+        **dict.fromkeys(_atoms_of(solution, solution.facts.inside_values), "value_dim"),
         **dict.fromkeys(_atoms_of(solution, solution.facts.inside_heads), "head_dim"),
         **dict.fromkeys(_atoms_of(solution, solution.facts.heads), "heads"),
     }
@@ -295,12 +306,18 @@ def _per_unit(everything: Iterable[Axes]) -> dict[Atom, int]:
     return found
 
 
-def _describe(groups: Sequence[PruneGroup], frozen: Sequence[FrozenAxis]) -> list[str]:
+def _shown(
+    title: str, groups: Sequence[PruneGroup], frozen: Sequence[FrozenAxis]
+) -> Shown:
     """One line per group, then what is frozen and why."""
     header = ("group", "units", "parameters/unit", "MACs/unit", "where")
-    lines = table([header, *map(_row, groups)], numbers={1, 2, 3})
     reasons = [f"  {axis}" for axis in frozen if axis.reason.why != SPATIAL]
-    return [*lines, "frozen:", *reasons] if reasons else lines
+    return Shown(
+        [header, *map(_row, groups)],
+        numbers={1, 2, 3},
+        before=[title],
+        after=["frozen:", *reasons] if reasons else [],
+    )
 
 
 def _row(group: PruneGroup) -> tuple[str, ...]:
@@ -308,20 +325,3 @@ def _row(group: PruneGroup) -> tuple[str, ...]:
     more = f" +{len(places) - 3}" if places[3:] else ""
     numbers = (f"{group.size:,}", f"{group.parameters:,}", f"{group.macs:,}")
     return (group.name, *numbers, ", ".join(places[:3]) + more)
-
-
-def table(rows: Sequence[tuple[str, ...]], numbers: Collection[int]) -> list[str]:
-    """Lay out rows of text in columns.
-
-    Args:
-        rows: All of one length.
-        numbers: The columns that hold numbers: these are aligned on the right.
-    """
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.rjust(width) if i in numbers else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

@@ -39,6 +39,7 @@ from diffprune.errors import RuleError
 
 Environment: TypeAlias = dict[fx.Node, Any]
 
+_NOT_USERS: Final = ("/torch/nn/", "/diffprune/_graph/")
 _INLINED: Final = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -109,10 +110,12 @@ class _Run:
         self.solution = solution
         self.names = names
         self.rules = rules
+        self.unused = set[fx.Node]()
 
     def graph(self, owner: fx.GraphModule, operands: Sequence[Any] | None) -> Any:  # noqa: ANN401 - values as nested as the output is
         env: Environment = {}
         given = iter(operands) if operands is not None else None
+        self.unused |= _unused(owner.graph)
         result = None
         for node in owner.graph.nodes:
             if node.op == "placeholder":
@@ -182,8 +185,9 @@ class _Run:
 
     def _describe(self, node: fx.Node) -> Call:
         shapes = tuple(tuple(result.shape) for result in _tensors(node.meta["val"]))
-        solution = self.solution
-        return Call(where(node), shapes, solution.algebra, solution.facts, labels(node))
+        algebra, facts = self.solution.algebra, self.solution.facts
+        is_used = node not in self.unused
+        return Call(where(node), shapes, algebra, facts, labels(node), is_used)
 
     def _remember_token(self, node: fx.Node, value: object) -> None:
         name = token(node)
@@ -197,6 +201,17 @@ class _Run:
         for value in values:
             for axis in value.axes:
                 self.solution.algebra.freeze(axis, reason)
+
+
+def _unused(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes whose results nothing depends on, and which change no tensor either."""
+    found = set[fx.Node]()
+    for node in reversed(graph.nodes):
+        op = node.target
+        is_pure = isinstance(op, OpOverload) and not op._schema.is_mutable  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no public name
+        if (is_pure or op is operator.getitem) and found.issuperset(node.users):
+            found.add(node)
+    return found
 
 
 def where(node: fx.Node) -> Where:
@@ -275,5 +290,6 @@ def _tensors(results: object) -> list[Tensor]:
 def _line(stack_trace: str) -> str:
     """The innermost line of the user's own code, as `file.py:12: code`."""
     frames = re.findall(r'File "(.+?)", line (\d+), in .+\n\s*(.+)', stack_trace)
-    users = [frame for frame in frames if "/torch/nn/" not in frame[0]] or frames
+    users = [f for f in frames if not any(part in f[0] for part in _NOT_USERS)]
+    users = users or frames
     return f"{Path(users[-1][0]).name}:{users[-1][1]}: {users[-1][2]}" if users else ""

@@ -9,12 +9,16 @@ passed to carries a note of their sources.
 """
 
 import functools
+import linecache
 import operator
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count, islice
-from typing import Any, Final, Self, TypeAlias, cast
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, Self, SupportsIndex, TypeAlias, cast
 
 import torch
 from torch import Tensor, fx, nn
@@ -71,6 +75,16 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 }
 
 
+_TORCH: Final = str(Path(torch.__file__).parent)
+_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
+    "==": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
 def evaluate(
     source: Source | int, values: Callable[[Attribute | Dimension], int]
 ) -> int:
@@ -85,6 +99,31 @@ def evaluate(
         left, right = evaluate(source.left, values), evaluate(source.right, values)
         return _ARITHMETIC[source.symbol](left, right)
     return source if isinstance(source, int) else values(source)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A comparison that the code made, and what came out.
+
+    Attributes:
+        symbol: Which comparison.
+        left: What stood on its left.
+        right: What stood on its right.
+        where: The line of code.
+    """
+
+    symbol: str
+    left: "Source | int"
+    right: "Source | int"
+    where: str
+
+    def answer(self, values: Callable[[Attribute | Dimension], int]) -> bool:
+        """What comes out when attributes and dimensions have these values."""
+        left, right = evaluate(self.left, values), evaluate(self.right, values)
+        return _COMPARISONS[self.symbol](left, right)
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.symbol} {self.right} ({self.where})"
 
 
 def leaves(source: Source | int) -> Iterator[Attribute | Dimension]:
@@ -103,12 +142,14 @@ class SizeLog:
     Attributes:
         fixed: Integers that may not change, and why.
         equal: Pairs that were found equal.
+        asked: All other comparisons.
     """
 
     fixed: dict[Source, str] = field(default_factory=dict[Source, str])
     equal: list[tuple[Source, Source]] = field(
         default_factory=list[tuple[Source, Source]]
     )
+    asked: set[Question] = field(default_factory=set[Question])
 
 
 def _arithmetic(
@@ -131,12 +172,51 @@ def _arithmetic(
     return method
 
 
+def _comparison(symbol: str) -> Callable[["TrackedInt", object], bool]:
+    function = _COMPARISONS[symbol]
+
+    def method(self: "TrackedInt", other: object) -> bool:
+        if isinstance(other, float):
+            self.used_as_number(None)
+        if isinstance(other, bool) or not isinstance(other, int):
+            return function(self.plain(), cast("int", other))
+        found = function(self.plain(), plain(other))
+        if symbol == "==" and found and isinstance(other, TrackedInt):
+            self.log.equal.append((self.source, other.source))
+        elif where := _asking_line():
+            right = source_of(other) or plain(other)
+            self.log.asked.add(Question(symbol, self.source, right, where))
+        return found
+
+    return method
+
+
+def _asking_line() -> str:
+    """The line of code that compares; nothing if it is torch's own."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - its only name
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_filename.startswith(_TORCH):
+        return ""
+    path, number = frame.f_code.co_filename, frame.f_lineno
+    return f"{Path(path).name}:{number}: {linecache.getline(path, number).strip()}"
+
+
+def _as_number(name: str) -> Callable[..., Any]:
+    function = getattr(int, name)
+
+    def method(self: "TrackedInt", *others: Any) -> Any:  # noqa: ANN401 - as int's own
+        return self.used_as_number(function(self.plain(), *map(plain, others)))
+
+    return method
+
+
 class TrackedInt(int):
     """An integer that knows where it was read.
 
-    Its one blind spot is a float on the left, as in `1.0 / n`: Python then asks the
-    float alone. What that could break is caught when a removal verifies itself, and
-    the error names the number.
+    It does not see floats on its left, as in `1.0 / n`: Python then asks the float
+    alone; nor `range(n)`. What that could break is caught when a removal verifies
+    itself, and the error names the number.
 
     Args:
         value: Its value.
@@ -161,7 +241,11 @@ class TrackedInt(int):
         """Return the value alone."""
         return int.__int__(self)
 
-    __hash__ = int.__hash__
+    def __hash__(self) -> int:
+        """Tell the log when the code looks it up in a set or a dict."""
+        found = int.__hash__(self)
+        return self.used_as_number(found) if _asking_line() else found
+
     __add__, __radd__ = _arithmetic("+"), _arithmetic("+", reverse=True)
     __sub__, __rsub__ = _arithmetic("-"), _arithmetic("-", reverse=True)
     __mul__, __rmul__ = _arithmetic("*"), _arithmetic("*", reverse=True)
@@ -169,18 +253,45 @@ class TrackedInt(int):
     __floordiv__ = _arithmetic("//")
     __rfloordiv__ = _arithmetic("//", reverse=True)
 
+    __and__, __rand__ = _as_number("__and__"), _as_number("__rand__")
+    __or__, __ror__ = _as_number("__or__"), _as_number("__ror__")
+    __xor__, __rxor__ = _as_number("__xor__"), _as_number("__rxor__")
+    __rlshift__, __rrshift__ = _as_number("__rlshift__"), _as_number("__rrshift__")
+    __invert__ = _as_number("__invert__")
+    __rpow__ = _as_number("__rpow__")
+    __lt__, __le__ = _comparison("<"), _comparison("<=")
+    __gt__, __ge__ = _comparison(">"), _comparison(">=")
+    __eq__ = _comparison("==")
+
+    def __ne__(self, other: object) -> bool:
+        return not _comparison("==")(self, other)
+
     def __neg__(self) -> Any:  # noqa: ANN401 - tracked, like any difference
         return 0 - self
 
-    def __eq__(self, other: object) -> bool:
-        equal = int.__eq__(self, cast("int", other))
-        if equal is True and isinstance(other, TrackedInt):
-            self.log.equal.append((self.source, other.source))
-        return equal
+    def __pos__(self) -> Self:
+        return self
 
-    def __ne__(self, other: object) -> bool:
-        equal = self.__eq__(other)
-        return equal if equal is NotImplemented else not equal
+    def __abs__(self) -> Self:
+        return self
+
+    def __round__(self, digits: SupportsIndex = 0) -> Self:
+        del digits
+        return self
+
+    __trunc__ = __floor__ = __ceil__ = __pos__
+
+    def __lshift__(self, places: int) -> Any:  # noqa: ANN401 - tracked, like a product
+        return self * 2 ** plain(places)
+
+    def __rshift__(self, places: int) -> Any:  # noqa: ANN401 - tracked, like a quotient
+        return self // 2 ** plain(places)
+
+    def __divmod__(self, other: Any) -> Any:  # noqa: ANN401 - two tracked numbers
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:  # noqa: ANN401
+        return other // self, other % self
 
     def __int__(self) -> int:
         return self.used_as_number(self.plain())
@@ -220,6 +331,10 @@ Labels: TypeAlias = list[tuple[int, Source | None]]
 _SHAPE: Final = Tensor.shape.__get__  # pyright: ignore[reportAttributeAccessIssue] - a getter
 
 
+_COUNTS: Final = (Tensor.numel, Tensor.nelement, torch.numel)
+_STRIDES: Final = (Tensor.stride, Tensor.nbytes.__get__)  # pyright: ignore[reportAttributeAccessIssue] - a getter
+
+
 class SizeTracker(TorchFunctionMode):
     """While active inside a trace: shapes are tracked, and ops note their integers."""
 
@@ -243,16 +358,11 @@ class SizeTracker(TorchFunctionMode):
             return out
         if func == _SHAPE or func is Tensor.size:
             return self._track_shape(args[0], out, *args[1:], **kwargs)
-        if func is Tensor.numel:
+        if func in _COUNTS:
             return functools.reduce(
                 operator.mul, self._track_shape(args[0], args[0].shape), 1
             )
-        if func is Tensor.__len__:
-            self._fix(args[0], 0, "its length is used as a number: len(...)")
-        if func is F.multi_head_attention_forward:
-            for tensor in args[:3]:
-                why = "nn.MultiheadAttention computes the size of its heads from it"
-                self._fix(tensor, -1, why)
+        self._fix_lengths(func, args)
         integers = list(_integers((args, kwargs)))
         if any(isinstance(value, TrackedInt) for value in integers):
             made = islice(reversed(graph.nodes), len(graph.nodes) - before)
@@ -275,6 +385,18 @@ class SizeTracker(TorchFunctionMode):
             for number in integers:
                 if isinstance(number, TrackedInt):
                     number.used_as_number(number)
+
+    def _fix_lengths(self, func: object, args: tuple[Any, ...]) -> None:
+        """Note lengths that an op reads where no tracker sees it."""
+        if func is Tensor.__len__:
+            self._fix(args[0], 0, "its length is used as a number: len(...)")
+        if func in _STRIDES:
+            for dim in range(args[0].ndim):
+                self._fix(args[0], dim, "a stride or a size in bytes is made of it")
+        if func is F.multi_head_attention_forward:
+            for tensor in args[:3]:
+                why = "nn.MultiheadAttention computes the size of its heads from it"
+                self._fix(tensor, -1, why)
 
     def _fix(self, tensor: Tensor, dim: int, why: str) -> None:
         """Note a length that was read where no tracker sees it."""

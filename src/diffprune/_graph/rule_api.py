@@ -121,6 +121,7 @@ class Facts:
     products: list[Axes] = field(default_factory=list[Axes])
     heads: list[Axis] = field(default_factory=list[Axis])
     inside_heads: list[Axis] = field(default_factory=list[Axis])
+    inside_values: list[Axis] = field(default_factory=list[Axis])
     numbers: list[tuple[Source, Where]] = field(
         default_factory=list[tuple[Source, Where]]
     )
@@ -130,13 +131,23 @@ class Facts:
 
 @dataclass
 class Call:
-    """An op with its place in the user's code; the vocabulary of the rules."""
+    """An op with its place in the user's code; the vocabulary of the rules.
+
+    Attributes:
+        where: Its place.
+        shapes: Shapes of its outputs.
+        algebra: What is known of axes so far.
+        facts: What the rules have said so far.
+        integers: The integers it was passed, and where they come from.
+        is_used: Whether anything the model returns depends on its values.
+    """
 
     where: Where
     shapes: tuple[tuple[int, ...], ...]
     algebra: Algebra[Frozen]
     facts: Facts
     integers: list[tuple[int, Source | None]]
+    is_used: bool = True
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -19,8 +19,10 @@ from torch.export.graph_signature import InputKind
 from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
+from torch.utils import _pytree as pytree
 
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
+from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
@@ -104,25 +106,91 @@ def _wrapped_forward(model: nn.Module) -> object | None:
 
 
 def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
-    """Trace in eval mode; in train mode too when that reads other parameters.
+    """Trace in eval mode; in train mode too when the model can do other things there.
 
     An auxiliary head that only runs in training ties its width to the trunk's, and
-    would be missed otherwise.
+    noise of a fixed width fixes it; both would be missed otherwise.
 
     Raises:
         ArgumentError: If the model is wrapped, unmaterialised, or rejects the inputs.
         TraceError: If its control flow depends on values.
     """
     check_plain(model)
-    traces = (_trace(model, inputs, training=False),)
+    with mode_readers() as readers:
+        usual = _trace(model, inputs, training=False)
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    read = {parameters.get(name) for name in traces[0].read}  # a tied one by any name
-    if not read.issuperset(parameters.values()):
-        # What only runs in training may branch at random there; it is then unread, and
-        # its own parameters stay whole.
-        with suppress(TraceError):
-            traces = (*traces, _trace(model, inputs, training=True))
-    return traces
+    read = {parameters.get(name) for name in usual.read}  # a tied one by any name
+    is_all_read = read.issuperset(parameters.values())
+    if is_all_read and all(map(_is_known_in_training, readers)):
+        return (usual,)
+    # What only runs in training may branch at random there; it is then unread, and
+    # its own parameters stay whole.
+    with suppress(TraceError, ArgumentError):
+        training = _trace(model, inputs, training=True)
+        if not _is_alike(usual, training):
+            return usual, training
+    return (usual,)
+
+
+@contextmanager
+def mode_readers() -> Generator[set[nn.Module]]:
+    """Note which modules look at their `training` while this is open.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
+        >>> with mode_readers() as readers:
+        ...     _ = model(torch.ones(1, 2))
+        >>> readers
+        {Dropout(p=0.5, inplace=False)}
+    """
+    found = set[nn.Module]()
+
+    def read(module: nn.Module) -> bool:
+        found.add(module)
+        try:
+            return vars(module)["training"]
+        except KeyError:
+            raise AttributeError("training") from None  # a scripted module has its own
+
+    def write(module: nn.Module, value: bool) -> None:  # noqa: FBT001 - a setter's form
+        vars(module)["training"] = value
+
+    # Every module has the attribute itself; a property of the class goes before it.
+    nn.Module.training = property(read, write)  # pyright: ignore[reportAttributeAccessIssue] - for a while
+    try:
+        yield found
+    finally:
+        del nn.Module.training
+
+
+def _is_known_in_training(module: nn.Module) -> bool:
+    """Whether all a module does with the mode is known: torch's own layers."""
+    return type(module).__module__.startswith("torch.nn.modules.")
+
+
+def _is_alike(one: Trace, other: Trace) -> bool:
+    """Whether two traces are the same calls, apart from flags such as `training`."""
+    nodes = list(one.graph.nodes), list(other.graph.nodes)
+    uses = [(len(log.fixed), len(log.equal)) for log in (one.sizes, other.sizes)]
+    if len(nodes[0]) != len(nodes[1]) or uses[0] != uses[1]:
+        return False
+    partner = dict(zip(*nodes, strict=True))
+    return all(_is_alike_call(node, partner) for node in nodes[0])
+
+
+def _is_alike_call(node: fx.Node, partner: Mapping[fx.Node, fx.Node]) -> bool:
+    same = partner[node]
+    if (node.op, node.target) != (same.op, same.target):
+        return node.op == same.op == "placeholder"
+    pairs = zip(
+        *(pytree.tree_leaves((n.args, n.kwargs)) for n in (node, same)), strict=False
+    )
+    return len(node.all_input_nodes) == len(same.all_input_nodes) and all(
+        partner.get(a, a) == b
+        if isinstance(a, fx.Node)
+        else isinstance(a, bool) or a == b
+        for a, b in pairs
+    )
 
 
 def check_plain(model: nn.Module) -> None:
@@ -158,6 +226,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
         with (
             mode(model, training=training),
             as_written(model),
+            narrow(model),
             tracked_sizes(model, run) as log,
             quiet(),
             torch.no_grad(),

@@ -6,14 +6,24 @@ that it stays right whatever is cut. A literal is not: its axis is frozen, and t
 report names the line that fixes the width.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 from torch import nn
 
 from diffprune._graph.axes import Atom, Axis, MisalignedError, count, size
 from diffprune._graph.infer import Solution
-from diffprune._graph.int_tracking import Attribute, Dimension, Source, evaluate, leaves
+from diffprune._graph.int_tracking import (
+    Attribute,
+    Dimension,
+    Question,
+    Source,
+    evaluate,
+    leaves,
+)
 from diffprune._graph.rule_api import Frozen, SizeUse, Value
+
+Values: TypeAlias = Callable[[Attribute | Dimension], int]
 
 
 def settle(solution: Solution) -> dict[Attribute, Axis]:
@@ -23,6 +33,7 @@ def settle(solution: Solution) -> dict[Attribute, Axis]:
     settler.bind()
     settler.fixed()
     settler.formulas()
+    settler.comparisons()
     return settler.attributes
 
 
@@ -44,6 +55,12 @@ def layer_attributes(model: nn.Module, solution: Solution) -> dict[Attribute, Ax
             if type(value) is int and value == size(width.axis):
                 found.setdefault(Attribute(path, width.attribute, value), width.axis)
     return found
+
+
+def _other_sizes(atom: Atom) -> set[int]:
+    """Sizes to try: those next to its own, and far smaller ones."""
+    tried = (atom.size + 1, *(atom.size - n for n in (1, 2, 3)), atom.size // 2, 1)
+    return {size for size in tried if size > 0}
 
 
 class _Settler:
@@ -90,30 +107,59 @@ class _Settler:
             if use.source is not None
         ]
         for use, source in uses:
-            for atom in self._involved(use, source):
-                if not self._holds(use.axis, source, {atom: atom.size + 1}):
+            for atom in self._involved(source, use.axis):
+                tried = ({atom: size} for size in _other_sizes(atom))
+                if not all(self._holds(use.axis, source, each) for each in tried):
                     self._freeze_atoms([atom], use)
         for use, source in uses:
-            involved = enumerate(self._involved(use, source), 1)
-            changed = {atom: atom.size + n for n, atom in involved}
-            if not self._holds(use.axis, source, changed):
-                self._freeze_atoms(changed, use)
+            involved = self._involved(source, use.axis)
+            for step in (1, -1):
+                sizes = {
+                    atom: max(1, atom.size + step * n)
+                    for n, atom in enumerate(involved, 1)
+                }
+                if not self._holds(use.axis, source, sizes):
+                    self._freeze_atoms(sizes, use)
+
+    def comparisons(self) -> None:
+        """A width that the code compares may not shrink past the answer."""
+        asked = dict.fromkeys(q for log in self.sizes for q in log.asked)
+        for question in asked:
+            answer = question.answer(lambda source: source.value)
+            for atom in self._involved(question.left, right=question.right):
+                tried = (self._values({atom: size}) for size in range(1, atom.size))
+                if any(self._answer(question, values) != answer for values in tried):
+                    why = f"its length is compared: {question}"
+                    self.solution.algebra.freeze((atom,), Frozen(why))
+
+    def _answer(self, question: Question, values: Values) -> bool | None:
+        try:
+            return question.answer(values)
+        except ZeroDivisionError:
+            return None
 
     def _holds(self, axis: Axis, source: Source, sizes: dict[Atom, int]) -> bool:
+        try:
+            return evaluate(source, self._values(sizes)) == self._length(axis, sizes)
+        except ZeroDivisionError:
+            return False
+
+    def _values(self, sizes: dict[Atom, int]) -> Values:
+        """What attributes and dimensions are when atoms have other sizes."""
+
         def value(source: Attribute | Dimension) -> int:
             its_axis = self._axis(source)
             return source.value if its_axis is None else self._length(its_axis, sizes)
 
-        try:
-            return evaluate(source, value) == self._length(axis, sizes)
-        except ZeroDivisionError:
-            return False
+        return value
 
     def _length(self, axis: Axis, sizes: dict[Atom, int]) -> int:
         return count(self.solution.algebra.resolve(axis), sizes)
 
-    def _involved(self, use: SizeUse, source: Source) -> list[Atom]:
-        axes = [use.axis, *map(self._axis, leaves(source))]
+    def _involved(
+        self, source: Source | int, axis: Axis | None = None, right: Source | int = 0
+    ) -> list[Atom]:
+        axes = [axis, *map(self._axis, (*leaves(source), *leaves(right)))]
         found = (self.solution.free(axis) for axis in axes if axis is not None)
         return list(dict.fromkeys(atom for some in found for atom in some))
 

@@ -45,7 +45,7 @@ class Spreading(Generic[MaskT]):
         self._evidence = evidence
         self._known: dict[Value, Mapping[Atom, MaskT]] = {}
         self._atoms: dict[Value, frozenset[Atom]] = {}
-        self._sharing: dict[Value, list[Value]] = {}
+        self._memory = Memory()
         for step in solution.steps:
             self._spread(step)
 
@@ -83,20 +83,34 @@ class Spreading(Generic[MaskT]):
 
     def _overwrite(self, step: Step, zero: Mapping[Atom, MaskT]) -> None:
         """Change what is known of every value that shares memory with a written one."""
+        for other in self._memory.rewritten(step):
+            self._known[other] = all_of([self.of(other), zero])
+
+
+@final
+class Memory:
+    """Which values of a trace are views of the same memory."""
+
+    def __init__(self) -> None:
+        self._sharing: dict[Value, list[Value]] = {}
+
+    def rewritten(self, step: Step) -> list[Value]:
+        """Values, other than its outputs, that a step changes; notes what it shares."""
         arguments = (step.op, step.args, step.kwargs)
         changed = [value for value in written(*arguments) if isinstance(value, Value)]
+        found = list[Value]()
         for value in changed:
             shared = self._sharing.setdefault(value, [value])
             if is_in_place(step.op) and value is step.args[0]:
                 shared[:] = [other for other in shared if other is not value]
-            for other in shared:
-                self._known[other] = all_of([self.of(other), zero])
+            found += shared
         views = [value for value in viewed(*arguments) if isinstance(value, Value)]
         unchanged = step.inputs[:1] if step.rule.may_return_input else ()
         for value in (*changed, *views, *unchanged):
             shared = self._sharing.setdefault(value, [value])
             shared.extend(step.outputs)
             self._sharing.update(dict.fromkeys(step.outputs, shared))
+        return found
 
 
 def unit_numbers(axis: Axis, atom: Atom) -> Int[Tensor, " n"]:

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import ParametrizationList
 
+from diffprune._graph import latent_sizes
 from diffprune._io.blueprint import Blueprint, Size, is_inside, sizes_of
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -76,9 +77,11 @@ def _new_sizes(
             continue
         if path not in modules:
             raise _other(saved, model, f"it has a module `{path}`, the model has none")
-        before = sizes_of(modules[path])
+        latent = latent_sizes(modules[path])
+        before = {**sizes_of(modules[path]), **latent}
         # What a fresh model does not have was noted by its forward, not built into it.
-        new = {n: s for n, s in sizes.items() if n in before and s != before[n]}
+        known = {n: s for n, s in sizes.items() if n in before}
+        new = {n: s for n, s in known.items() if s != before[n] or n in latent}
         for name, size in new.items():
             if not _is_smaller(size, before[name]):
                 where = f"{path}.{name}".lstrip(".")

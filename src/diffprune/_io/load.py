@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 
 from diffprune._core import files
 from diffprune._core.snapshot import all_or_nothing
-from diffprune._graph import check_plain
+from diffprune._graph import check_plain, latent_sizes, narrow_
 from diffprune._io.blueprint import Blueprint
 from diffprune._io.compatibility import Changes, Saved, changes, slots
 from diffprune._io.saved_optimizer import fitting_state, load_state_, read_state
@@ -84,7 +84,10 @@ def _change_(model: nn.Module, changes: Changes) -> dict[Tensor, Tensor]:
     for path, module in changes.modules.items():
         model.set_submodule(path, module)
     for path, sizes in changes.sizes.items():
-        vars(model.get_submodule(path)).update(sizes)
+        module = model.get_submodule(path)
+        if latent_sizes(module).keys() & sizes:
+            narrow_(module)
+        vars(module).update(sizes)
     return _replace_tensors_(model, changes.tensors, home)
 
 

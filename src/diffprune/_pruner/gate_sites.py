@@ -203,7 +203,7 @@ class Swap:
         only = self.places[0]
         if not self._may_scale_inputs or module is not only.owner or len(args) != 1:
             return False
-        return args[0].numel() < only.tensor.numel()
+        return not args[0].is_nested and args[0].numel() < only.tensor.numel()
 
 
 @final

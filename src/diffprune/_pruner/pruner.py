@@ -6,12 +6,14 @@ The one place where gates, groups and surgery meet.
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from html import escape
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._budget import Budget, Controller
+from diffprune._core.shown import Shown
 from diffprune._core.types import Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
@@ -268,8 +270,22 @@ class Pruner(Generic[ModuleT]):
         self._is_finished = True
         return self.model
 
-    def summary(self) -> str:
-        """Per group what is left of it, and what that costs, as a table."""
+    def __repr__(self) -> str:
+        now, dense = self.shape(), self.dense
+        return (
+            f"Pruner({type(self.model).__name__}: {now.parameters:,} of "
+            f"{dense.parameters:,} parameters, {now.macs:,} of {dense.macs:,} MACs, "
+            f"{len(self.gates)} gates, step {self.steps})"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<div>{escape(repr(self))}</div>{self.summary()._repr_html_()}"
+
+    def summary(self) -> Shown:
+        """Per group what is left of it, and what that costs, as a table.
+
+        It is a string. A notebook shows it as an HTML table.
+        """
         asked = [] if self.controller is None else self.controller.report()
         units = self._gated.units()
         squares = self._measuring.squares()

@@ -7,6 +7,8 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from diffprune._graph import widen_
+
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -35,6 +37,7 @@ class Snapshot:
 @dataclass(frozen=True)
 class _ModuleState:
     module: nn.Module
+    kind: type[nn.Module]
     parameters: Mapping[str, nn.Parameter | None]
     buffers: Mapping[str, Tensor | None]
     numbers: Mapping[str, int]
@@ -43,9 +46,11 @@ class _ModuleState:
     def of(cls, module: nn.Module) -> "_ModuleState":
         numbers = {k: v for k, v in vars(module).items() if type(v) is int}
         parameters, buffers = module._parameters, module._buffers  # noqa: SLF001 - by reference
-        return cls(module, dict(parameters), dict(buffers), numbers)
+        kept = dict(parameters), dict(buffers)
+        return cls(module, type(module), *kept, numbers)
 
     def restore_(self) -> None:
+        widen_(self.module, self.kind)
         vars(self.module).update(self.numbers)
         self.module._buffers.update(self.buffers)  # noqa: SLF001 - None is allowed here
         for name, parameter in self.parameters.items():

@@ -1,12 +1,13 @@
-"""What is left of a model, gate by gate, as a table of plain text."""
+"""What is left of a model, gate by gate, as a table."""
 
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from diffprune._core.shown import Shown
 from diffprune._core.types import Float
-from diffprune._graph import PruneGroup, table
+from diffprune._graph import PruneGroup
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune.gates import Gate, GateLike
 
@@ -23,7 +24,7 @@ def summarise(
     dense: RemovalRecord,
     asked: Sequence[str],
     squares: Mapping[str, Float[Tensor, " units"]],
-) -> str:
+) -> Shown:
     """Per gate: units left of all, open ones, costs and worth of one; then totals.
 
     Args:
@@ -40,10 +41,9 @@ def summarise(
     ]
     totals = (
         f"{now.parameters:,} of {dense.parameters:,} parameters, "
-        f"{now.macs:,} of {dense.macs:,} MACs"
+        f"{now.macs:,} of {dense.macs:,} MACs for the example inputs"
     )
-    lines = table([HEADER, *rows], numbers=range(1, len(HEADER)))
-    return "\n".join([*lines, totals, *asked])
+    return Shown([HEADER, *rows], numbers=range(1, len(HEADER)), after=[totals, *asked])
 
 
 @torch.no_grad()

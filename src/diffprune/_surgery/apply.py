@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from diffprune._graph import latent_sizes, narrow_named_
 from diffprune._surgery.plan import Indices, Plan
 from diffprune.errors import ArgumentError
 
@@ -144,7 +145,8 @@ def _check_dims(name: str, shape: tuple[int, ...], dims: Mapping[int, Indices]) 
 def _check_attribute(model: nn.Module, name: str, value: int) -> None:
     path, _, attribute = name.rpartition(".")
     owner = dict(model.named_modules(remove_duplicate=False)).get(path)
-    before = None if owner is None else vars(owner).get(attribute)
+    held = {} if owner is None else {**vars(owner), **latent_sizes(owner)}
+    before = held.get(attribute)
     if type(before) is not int or not 0 < value <= before:
         raise ArgumentError(
             f"the plan sets `{name}` to {value}, where this model has {before!r}. "
@@ -154,6 +156,7 @@ def _check_attribute(model: nn.Module, name: str, value: int) -> None:
 
 def _refresh_(model: nn.Module, plan: Plan) -> None:
     """Set the attributes that the plan names."""
+    narrow_named_(model, (*plan.tensors, *plan.attributes))
     for name, value in plan.attributes.items():
         owner, attribute = _owner(model, name)
         vars(owner)[attribute] = value

@@ -22,17 +22,13 @@ def hand_back_(model: nn.Module, silencer: Silencer) -> None:
     """Silence layers that add nothing but a bias, where another can add it."""
     stream = _Stream(silencer.solution)
     parameters = dict(model.named_parameters(remove_duplicate=False))
-    # The last one first: what it hands back may have to be handed on.
-    for step in reversed(silencer.solution.steps):
-        if not step.rule.linear or step.rule.bias is None:
-            continue
-        place, dim = step.rule.bias
-        weight, bias = stream.own(step, step.rule.rows[0][0]), stream.own(step, place)
-        if weight is not None and silencer.is_zero(step.args[0]):
+    for (weight, bias), calls in stream.layers().items():
+        if all(silencer.is_zero(step.args[0]) for step in calls):
             parameters[weight].zero_()
-        if weight is None or bias is None or parameters[weight].any():
+        if bias is None or parameters[weight].any():
             continue
-        heir = stream.heir(step.node, dim)
+        heirs = {stream.heir(step) for step in calls}
+        heir = heirs.pop() if len(heirs) == 1 else None
         if heir is not None:
             parameters[heir].add_(parameters[bias])
             parameters[bias].zero_()
@@ -45,22 +41,42 @@ class _Stream:
     def __init__(self, solution: Solution) -> None:
         self._solution = solution
         self._makers = {step.node: step for step in solution.steps}
-        self._uses = Counter(v for step in solution.steps for v in step.inputs)
+        self._uses = Counter(
+            (v, step.node.graph) for step in solution.steps for v in step.inputs
+        )
+        self._traced = Counter(v for v, _ in self._uses)
 
-    def own(self, step: Step, place: int) -> str | None:
+    def layers(self) -> dict[tuple[str, str | None], list[Step]]:
+        """Linear layers by their own weight and bias, with their call in every trace.
+
+        The last one first: what it hands back may have to be handed on.
+        """
+        found: dict[tuple[str, str | None], list[Step]] = {}
+        for step in reversed(self._solution.steps):
+            if step.rule.linear and step.rule.bias is not None:
+                weight = self._own(step, step.rule.rows[0][0])
+                bias = self._own(step, step.rule.bias[0])
+                if weight is not None:
+                    found.setdefault((weight, bias), []).append(step)
+        return found
+
+    def _own(self, step: Step, place: int) -> str | None:
         """The parameter a step has in this place, if nothing else reads it."""
         given: Any = step.args[place] if place < len(step.args) else None
-        if not isinstance(given, Value) or self._uses[given] != 1:
+        if not isinstance(given, Value) or self._uses[given, step.node.graph] != 1:
             return None
-        return given.name if given.name in self._solution.parameter_names else None
+        is_everywhere = self._traced[given] == len(self._solution.traces)
+        is_parameter = given.name in self._solution.parameter_names
+        return given.name if is_parameter and is_everywhere else None
 
-    def heir(self, node: fx.Node, dim: int) -> str | None:
-        """The bias of what this node is added to, if only the sum reads that."""
-        if len(node.users) != 1 or len(self._solution.traces) != 1:
+    def heir(self, step: Step) -> str | None:
+        """The bias of what a layer is added to, if only the sum reads that."""
+        node, (_, dim) = step.node, step.rule.bias or (0, 0)
+        if len(node.users) != 1:
             return None
         (total,) = node.users
         others = [term for term in _terms(total) if term is not node]
-        live = needed(self._solution.traces[0].graph, [node])
+        live = needed(node.graph, [node])
         if len(others) != 1 or live.intersection(others[0].users) - {node} != {total}:
             return None
         return self._shift(others[0], dim)
@@ -70,7 +86,7 @@ class _Stream:
         step = self._makers.get(node)
         if step is not None and step.rule.bias is not None:
             place, along = step.rule.bias
-            return self.own(step, place) if along == dim else None
+            return self._own(step, place) if along == dim else None
         terms = (term for term in _terms(node) if len(term.users) == 1)
         found = (self._shift(term, dim) for term in terms)
         return next((bias for bias in found if bias is not None), None)

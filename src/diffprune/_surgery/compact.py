@@ -1,9 +1,11 @@
 """Remove what a model does not use. Knows no method that made it so."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -27,17 +29,19 @@ from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.constant_folding import (
     Reader,
     fold_into_bias_,
+    is_read,
     merge_,
     unread_zeros_,
     watch,
 )
 from diffprune._surgery.dead_units import Constants, dead_units, zero_slices
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import cast_like_, certify, in_double, mask_
+from diffprune._surgery.equivalence import Twins, cast_like_, certify, in_double, mask_
 from diffprune._surgery.keep_masks import at_least_one
-from diffprune._surgery.plan import plan_removal
+from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.remove import Removal
 from diffprune._surgery.residual_branches import remove_branches_
+from diffprune._surgery.scramble import scrambled
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -85,10 +89,22 @@ def compaction(
     plan = plan_removal(groups, keep=keep)
     plan = remove_branches_(fine.model, groups, plan, fine.inputs)
     small = apply_plan(fine.model, plan)
-    kept = partial(layout, groups, keep)
-    certificate = certify(plain, small, example_inputs, kept=kept)
+    certificate = certify(
+        plain,
+        small,
+        example_inputs,
+        kept=partial(layout, groups, keep),
+        modes=(False,),
+        twins=partial(_twins, fine.model, plan),
+    )
     cast_like_(small, plain)
     return Removal(small, replace(plan, certificate=certificate))
+
+
+def _twins(buried: nn.Module, plan: Plan) -> Twins:
+    """The same cut of a model with other weights, zero where this one is."""
+    other = scrambled(buried, keep_zeros=True)
+    return Twins(other, apply_plan(other, plan))
 
 
 def _permanent(model: ModuleT) -> ModuleT:
@@ -136,19 +152,20 @@ def _fold_(
 ) -> bool:
     """Fold the constants of units that are read but never vary; whether any were."""
     constants = Constants(groups.solution, silencer)
-    layers = dict(model.named_modules())
+    layers = _own_layers(model)
     constant: dict[Atom, list[int]] = {}
     read: dict[Atom, list[str]] = {}
     axes: dict[str, Axis] = {}
     for group in groups:
         found = _readers(groups, group, layers)
-        units = _constant(constants, group, found.values()) & ~dead[group.atom]
+        calls = chain.from_iterable(found.values())
+        units = _constant(constants, group, calls) & ~dead[group.atom]
         if found and units.any():
             constant[group.atom] = units.nonzero().flatten().tolist()
             read[group.atom] = list(found)
             axes |= {
-                name: groups.solution.algebra.resolve(c.axis)
-                for name, c in found.items()
+                name: groups.solution.algebra.resolve(calls[0].axis)
+                for name, calls in found.items()
             }
     if not axes:
         return False
@@ -164,6 +181,7 @@ def _fold_(
 def _silence_(readers: list[Reader], atom: Atom, units: list[int]) -> bool:
     """Make nobody read these constant units, by the first way that works."""
     ways = (unread_zeros_, fold_into_bias_, merge_)
+    units = [u for u in units if any(is_read(reader, atom, u) for reader in readers)]
     return any(way(readers, atom, units) for way in ways)
 
 
@@ -180,17 +198,40 @@ def _constant(
 
 
 def _readers(
-    groups: Groups, group: PruneGroup, layers: dict[str, nn.Module]
-) -> dict[str, Contraction]:
-    """The layers that sum over the group; none unless all that do are plain layers."""
-    found: dict[str, Contraction] = {}
+    groups: Groups, group: PruneGroup, layers: Mapping[str, nn.Module]
+) -> dict[str, list[Contraction]]:
+    """The layers that sum over the group, with all their calls.
+
+    None unless every sum over the group happens in a plain layer that was called.
+    """
+    found: dict[str, list[Contraction]] = {}
     for contraction in groups.solution.facts.contractions:
         axis = groups.solution.algebra.resolve(contraction.axis)
         if group.atom not in set(atoms(axis)):
             continue
         weight, _ = contraction.operands[-1]
         path, _, name = (weight.name or "").rpartition(".")
-        if name != "weight" or not isinstance(layers.get(path), nn.Linear | _ConvNd):
+        layer = layers.get(path)
+        if name != "weight" or layer is not layers.get(
+            contraction.where.module, weight
+        ):
             return {}
-        found[path] = contraction
+        found.setdefault(path, []).append(contraction)
     return found
+
+
+def _own_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Linear layers and convolutions of one group, that share no tensor with another.
+
+    Under all their names.
+    """
+    owners = Counter(
+        p for module in model.modules() for p in module.parameters(recurse=False)
+    )
+    return {
+        path: module
+        for path, module in model.named_modules(remove_duplicate=False)
+        if isinstance(module, nn.Linear | _ConvNd)
+        and getattr(module, "groups", 1) == 1
+        and all(owners[p] == 1 for p in module.parameters(recurse=False))
+    }

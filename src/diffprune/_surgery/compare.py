@@ -4,7 +4,9 @@ This is the only comparator and the only table of tolerances: `remove`, `compact
 removals of a pruner and the checks of exported files all use it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -15,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from diffprune._graph import ExampleInputs, as_written, call_arguments, mode
+from diffprune._surgery.same_draws import same_draws, seeded
 
 
 class Tolerance(NamedTuple):
@@ -48,23 +51,42 @@ _FAR: Final = Gap(torch.inf, torch.inf)
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far the smaller model is from the masked original, on the example inputs.
+    """How far the smaller model is from the masked original.
 
     Attributes:
-        max_absolute: Largest difference of any output.
+        max_absolute: Largest difference of any output, over all comparisons that could
+            have failed; NaN if none could.
         max_relative: The same, relative to the largest output.
-        dtype: Arithmetic the comparison was made in.
+        dtype: Arithmetic the comparisons were made in.
+        compared: What was compared: inputs, weights, mode.
+        doubts: What could not be compared, or could not have failed, and why.
     """
 
     max_absolute: float
     max_relative: float
     dtype: str
+    compared: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        # Files have lists.
+        object.__setattr__(self, "compared", tuple(self.compared))
+        object.__setattr__(self, "doubts", tuple(self.doubts))
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether no comparison could have failed, so that nothing was shown."""
+        return math.isnan(self.max_relative)
 
     def __str__(self) -> str:
-        return (
+        doubts = "; ".join(self.doubts)
+        if self.is_vacuous:
+            return f"nothing was shown: {doubts or 'nothing was compared'}"
+        gaps = (
             f"outputs differ by at most {self.max_absolute:.1e} absolute, "
             f"{self.max_relative:.1e} relative ({self.dtype})"
         )
+        return f"{gaps}; not shown: {doubts}" if doubts else gaps
 
 
 @dataclass(frozen=True)
@@ -173,17 +195,54 @@ def _coarseness(dtype: torch.dtype) -> float:
 Outputs: TypeAlias = list[Tensor]
 
 
-def outputs(model: nn.Module, inputs: ExampleInputs, *, seed: int = 0) -> Outputs:
-    """All tensors and numbers the model returns in eval mode, flattened."""
+def outputs(
+    model: nn.Module, inputs: ExampleInputs, *, seed: int = 0, training: bool = False
+) -> Outputs:
+    """All tensors and numbers the model returns, flattened; it stays as it was.
+
+    Args:
+        model: Runs without gradients, in eval mode by default.
+        inputs: As for `find_groups`.
+        seed: Of all random numbers.
+        training: Whether to run it in train mode. What is drawn there does not depend
+            on widths.
+    """
     args, kwargs = call_arguments(inputs)
+    draws = same_draws if training else seeded
     with (
-        mode(model, training=False),
+        mode(model, training=training),
         as_written(model),
+        spared(model),
         torch.no_grad(),
-        torch.random.fork_rng(devices=[]),
+        draws(seed),
     ):
-        torch.manual_seed(seed)
         return tensors(model(*args, **kwargs))
+
+
+@contextmanager
+def spared(model: nn.Module) -> Generator[None]:
+    """Let a model change copies of its buffers, and numbers that are put back."""
+    modules = list(model.modules())
+    buffers = [dict(module._buffers) for module in modules]  # noqa: SLF001 - by reference
+    numbers = [
+        {name: value for name, value in vars(module).items() if _is_number(value)}
+        for module in modules
+    ]
+    copies = {t: t.clone() for held in buffers for t in held.values() if t is not None}
+    for module, held in zip(modules, buffers, strict=True):
+        for name, tensor in held.items():
+            module._buffers[name] = None if tensor is None else copies[tensor]  # noqa: SLF001
+    try:
+        yield
+    finally:
+        for module, held, known in zip(modules, buffers, numbers, strict=True):
+            module._buffers.clear()  # noqa: SLF001
+            module._buffers.update(held)  # noqa: SLF001
+            vars(module).update(known)
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
 
 
 def tensors(tree: object) -> Outputs:
@@ -196,13 +255,15 @@ def tensors(tree: object) -> Outputs:
     ]
 
 
-def arithmetic(model: nn.Module, inputs: ExampleInputs) -> list[torch.dtype]:
+def arithmetic(
+    model: nn.Module, inputs: ExampleInputs, *, training: bool = False
+) -> list[torch.dtype]:
     """For each of the `outputs`, the least precise type it was computed through.
 
     A model in double precision may still cast to float32 here and there.
     """
     with _Precision() as precision:
-        returned = outputs(model, inputs)
+        returned = outputs(model, inputs, training=training)
     return [precision.of(tensor) for tensor in returned]
 
 

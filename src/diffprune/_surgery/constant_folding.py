@@ -58,12 +58,15 @@ def watch(
 
 
 def _note(seen: dict[str, Tensor], name: str, module: nn.Module) -> RemovableHandle:
-    def hook(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
-        now = _constant_inputs(module, args[0])
+    def hook(
+        _module: nn.Module, args: tuple[Tensor, ...], named: Mapping[str, Tensor]
+    ) -> None:
+        (given,) = (*args, *named.values())
+        now = _constant_inputs(module, given)
         before = seen.get(name, now)
         seen[name] = torch.where(now == before, now, torch.nan)
 
-    return module.register_forward_pre_hook(hook)
+    return module.register_forward_pre_hook(hook, with_kwargs=True)
 
 
 def _constant_inputs(layer: nn.Module, x: Tensor) -> Float[Tensor, " n"]:
@@ -83,7 +86,7 @@ def unread_zeros_(
         chosen = [(reader, reader.elements(atom, unit)) for reader in readers]
         if all(bool((reader.inputs[e] == 0).all()) for reader, e in chosen):
             for reader, elements in chosen:
-                reader.layer.weight[:, elements] = 0
+                _columns(reader.layer)[:, elements] = 0
             zero.add(unit)
     return zero
 
@@ -116,6 +119,18 @@ def _fold_(reader: Reader, elements: Bool[Tensor, " n"]) -> None:
     layer.weight[:, elements] = 0
 
 
+def is_read(reader: Reader, atom: Atom, unit: int) -> bool:
+    """Whether a layer still has weights for a unit that are not zero."""
+    return bool(_columns(reader.layer)[:, reader.elements(atom, unit)].any())
+
+
+def _columns(layer: nn.Linear | _ConvNd) -> Tensor:
+    """The weight of a layer, its inputs along the second dimension."""
+    weight = layer.weight.detach()
+    is_transposed = isinstance(layer, _ConvNd) and layer.transposed
+    return weight.transpose(0, 1) if is_transposed else weight
+
+
 def _has_room(layer: nn.Linear | _ConvNd) -> bool:
     """Whether a constant input is the same as a bias for this layer."""
     if layer.bias is None:
@@ -123,15 +138,14 @@ def _has_room(layer: nn.Linear | _ConvNd) -> bool:
     if isinstance(layer, nn.Linear):
         return True
     unpadded = layer.padding in ("valid", (0,) * len(layer.kernel_size))
-    return _is_plain(layer) and (unpadded or layer.padding_mode != "zeros")
+    is_uniform = unpadded or layer.padding_mode != "zeros"
+    return is_uniform and not layer.transposed
 
 
 @torch.no_grad()
 def merge_(readers: Iterable[Reader], atom: Atom, units: Iterable[int]) -> set[int]:
     """Let one constant unit say what all say; return the others."""
     readers, units = list(readers), list(units)
-    if not all(_is_plain(reader.layer) for reader in readers):
-        return set()
     strength = {unit: _weakest(readers, atom, unit) for unit in units}
     units = [unit for unit in units if strength[unit] > 0]
     if len(units) < 2:
@@ -142,16 +156,12 @@ def merge_(readers: Iterable[Reader], atom: Atom, units: Iterable[int]) -> set[i
         kept = reader.elements(atom, carrier)
         for unit in others:
             elements = reader.elements(atom, unit)
-            weight = reader.layer.weight
+            weight = _columns(reader.layer)
             ratio = (reader.inputs[elements] / reader.inputs[kept]).to(weight)
             ratio = ratio.view(-1, *(1,) * (weight.ndim - 2))
             weight[:, kept] += weight[:, elements] * ratio
             weight[:, elements] = 0
     return set(others)
-
-
-def _is_plain(layer: nn.Linear | _ConvNd) -> bool:
-    return isinstance(layer, nn.Linear) or (layer.groups == 1 and not layer.transposed)
 
 
 def _weakest(readers: Iterable[Reader], atom: Atom, unit: int) -> float:

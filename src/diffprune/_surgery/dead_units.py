@@ -13,12 +13,14 @@ from torch import Tensor, fx, nn
 from diffprune._core.types import Bool
 from diffprune._graph import (
     Atom,
+    Memory,
     Silence,
     Silencer,
     Solution,
     Spreading,
     Step,
     Value,
+    all_of,
     atoms,
 )
 
@@ -79,6 +81,7 @@ class Constants:
         self._silencer = silencer
         self._known: dict[Value, Units] = {}
         self._independent = set(solution.tensors.values())
+        self._memory = Memory()
         for step in solution.steps:
             self._spread(step)
 
@@ -86,18 +89,26 @@ class Constants:
         """Constant units of each atom of a value."""
         if value not in self._independent:
             return self._known.get(value, {})
-        axes = self._solution.axes(value)
-        found = {atom for axis in axes for atom in atoms(axis)}
-        return {atom: torch.ones(atom.size, dtype=torch.bool) for atom in found}
+        everywhere = self._atoms(value)
+        return {atom: torch.ones(atom.size, dtype=torch.bool) for atom in everywhere}
 
     def _spread(self, step: Step) -> None:
-        if all(value in self._independent for value in step.inputs):
+        is_independent = all(value in self._independent for value in step.inputs)
+        found = {
+            output: {atom: self._constant(step, atom) for atom in self._atoms(output)}
+            for output in step.outputs
+        }
+        for other in self._memory.rewritten(step):
+            if not is_independent:
+                self._known[other] = all_of([self.of(other), *found.values()])
+                self._independent.discard(other)
+        if is_independent:
             self._independent.update(step.outputs)
-        for output in step.outputs:
-            axes = self._solution.axes(output)
-            found = {atom for axis in axes for atom in atoms(axis)}
-            units = {atom: self._constant(step, atom) for atom in found}
+        for output, units in found.items():
             self._known[output] = {atom: m for atom, m in units.items() if m.any()}
+
+    def _atoms(self, value: Value) -> set[Atom]:
+        return {atom for axis in self._solution.axes(value) for atom in atoms(axis)}
 
     def _constant(self, step: Step, atom: Atom) -> Bool[Tensor, " units"]:
         inherited = [self._inherited(value, atom) for value in step.inputs]

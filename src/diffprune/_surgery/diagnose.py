@@ -37,13 +37,15 @@ class Record:
     running: list[str] = field(default_factory=list[str])
 
 
-def record(model: nn.Module, inputs: ExampleInputs) -> Record:
+def record(
+    model: nn.Module, inputs: ExampleInputs, *, training: bool = False
+) -> Record:
     """Run the model and write down what each of its modules returns."""
     found = Record()
     with ExitStack() as hooks, suppress(Exception):
         for handle in _handles(model, found):
             hooks.enter_context(handle)
-        outputs(model, inputs)
+        outputs(model, inputs, training=training)
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from torch import Tensor
 
+from diffprune._core.shown import Shown
 from diffprune._core.types import Bool, Float
 from diffprune._graph import Atom, Groups, count, mask as axis_mask
 from diffprune._surgery.compare import Certificate
@@ -43,6 +44,16 @@ class Plan:
     attributes: Mapping[str, int]
     stubs: Mapping[str, Stub] = field(default_factory=dict[str, Stub])
     certificate: Certificate | None = field(default=None, compare=False)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        rows = [(name, f"{len(kept):,}") for name, kept in self.kept.items()]
+        rows += [(name, "zeros instead") for name in self.stubs]
+        certificate = [] if self.certificate is None else [str(self.certificate)]
+        header = ("group", "units kept")
+        return Shown([header, *rows], numbers={1}, after=certificate)._repr_html_()
 
     def __str__(self) -> str:
         lines = [f"{name}: keep {len(kept)} units" for name, kept in self.kept.items()]
@@ -243,5 +254,17 @@ def _stub(strides: list[object], wider: object) -> Stub:
     return Stub(tuple(map(_natural, strides)), wider)
 
 
-def _certificate(max_absolute: float, max_relative: float, dtype: str) -> Certificate:
-    return Certificate(float(max_absolute), float(max_relative), str(dtype))
+def _certificate(
+    max_absolute: float,
+    max_relative: float,
+    dtype: str,
+    compared: list[str] | tuple[str, ...] = (),
+    doubts: list[str] | tuple[str, ...] = (),
+) -> Certificate:
+    return Certificate(
+        float(max_absolute),
+        float(max_relative),
+        str(dtype),
+        tuple(map(str, compared)),
+        tuple(map(str, doubts)),
+    )

@@ -1,5 +1,6 @@
 """Remove units from a model: plan, apply, verify. Knows no criterion."""
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,13 +10,16 @@ from torch import Tensor, nn
 
 from diffprune._choice import Refit, refit_
 from diffprune._core.types import Bool, Float
-from diffprune._graph import ExampleInputs, Groups, PruneGroup, find_groups
+from diffprune._graph import ExampleInputs, Groups, PruneGroup, Silencer, find_groups
 from diffprune._surgery.apply import apply_plan
+from diffprune._surgery.bias_transfer import hand_back_
+from diffprune._surgery.dead_units import zero_slices
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import cast_like_, certify, in_double, mask
+from diffprune._surgery.equivalence import Twins, cast_like_, certify, in_double, mask
 from diffprune._surgery.keep_masks import at_least_one, checked, nothing_left
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.residual_branches import remove_branches_
+from diffprune._surgery.scramble import scrambled
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -112,14 +116,36 @@ def removal(
         cut, plan = fine.model, remove_branches_(fine.model, groups, plan, fine.inputs)
         _check_gone(emptied, plan)
     small = apply_plan(cut, plan)
-    kept = partial(layout, groups, keep)
-    certificate = certify(masked, small, example_inputs, kept=kept)
+    certificate = certify(
+        masked,
+        small,
+        example_inputs,
+        kept=partial(layout, groups, keep),
+        twins=partial(_twins, model, groups, keep, plan),
+    )
     cast_like_(small, model)
     plan = replace(plan, certificate=certificate)
     if refit is None:
         return Removal(small, plan)
     read = {place.tensor for group in groups for place in group.axes if place.is_read}
     return Removal(small, plan, refit_(small, model, plan.tensors, refit, read=read))
+
+
+def _twins(
+    model: nn.Module,
+    groups: Groups,
+    keep: Mapping[str, Bool[Tensor, " units"]],
+    plan: Plan,
+) -> Twins:
+    """The same removal from a model with other weights."""
+    # A branch may have disappeared because of zeros that the model had before.
+    other = scrambled(model, keep_zeros=bool(plan.stubs))
+    masked = mask(other, groups, keep)
+    cut = other
+    if plan.stubs:
+        cut = copy.deepcopy(masked)
+        hand_back_(cut, Silencer(groups.solution, zero_slices(cut)))
+    return Twins(masked, apply_plan(cut, plan), other if plan.tensors else None)
 
 
 def _check_gone(emptied: Sequence[PruneGroup], plan: Plan) -> None:

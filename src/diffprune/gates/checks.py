@@ -67,6 +67,12 @@ def check_ranges(
         )
 
 
+def check_start(start: str) -> None:
+    """Check that it says what the values are at first."""
+    if start not in {"one", "paper"}:
+        raise ArgumentError(f"start must be 'one' or 'paper', got {start!r}.")
+
+
 def check_base(
     base: Callable[[Tensor], object] | None, u: Activation, dropout: float | None
 ) -> None:

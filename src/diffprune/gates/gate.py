@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from diffprune.gates import checks, functional as F
 from diffprune.gates.base import BaseGate
 from diffprune.gates.distribution import prob_above
 from diffprune.gates.topk import largest
-from diffprune.gates.transform import is_open, transform
+from diffprune.gates.transform import Origin, is_open, transform
 
 
 @final
@@ -39,6 +39,9 @@ class Gate(BaseGate):
         index: For each element the unit it belongs to; its shape covers the input's
             dimensions from `dim` on. By default each element is a unit.
         min_open: This many units with the largest log-odds never close (ties by index).
+        start: At first every value is exactly `"one"`, whatever the logits: a trained
+            model is not changed by gates. With `"paper"`, values deviate from the start
+            as the logits do. Either way they move alike.
 
     Examples:
         >>> gate = Gate(3)
@@ -48,10 +51,13 @@ class Gate(BaseGate):
 
     threshold: Float[Tensor, "#units"]
     background: Float[Tensor, ""]
-    raw_sharpness: Float[Tensor, ""]
-    log_noise_var: Float[Tensor, ""] | None
+    raw_sharpness: Float[Tensor, " 1"]
+    log_noise_var: Float[Tensor, " 1"] | None
+    origin: Float[Tensor, " units"] | None
+    origin_background: Float[Tensor, ""] | None
+    shared = frozenset({"raw_sharpness", "log_noise_var"})
 
-    def __init__(  # noqa: PLR0913 - every default is the paper's
+    def __init__(  # noqa: PLR0913 - every default but the start is the paper's
         self,
         size: int,
         *,
@@ -67,11 +73,13 @@ class Gate(BaseGate):
         base: Callable[[Tensor], Distribution] | None = None,
         index: Int[Tensor, "..."] | None = None,
         min_open: int = 2,
+        start: Literal["one", "paper"] = "one",
     ) -> None:
         super().__init__(dim=dim, index=index)
         checks.check_units(size, u, index, min_open)
         checks.check_ranges(sigma, dropout, sharpness, init_std, beta_margin)
         checks.check_base(base, u, dropout)
+        checks.check_start(start)
         self.u: F.Activation = u
         self.sigma, self.base, self.min_open = sigma, base, min_open
         bound = 2 * init_std
@@ -82,12 +90,19 @@ class Gate(BaseGate):
         rate = None if dropout is None else math.log(dropout / (1 - dropout))
         self._state("log_noise_var", rate, learned=learn_dropout)
         self.register_buffer("background", torch.tensor(-torch.inf))
+        is_moved = start == "paper"
+        self.register_buffer(
+            "origin", None if is_moved else self.logits.detach().clone()
+        )
+        nothing = None if is_moved else self.background.clone()
+        self.register_buffer("origin_background", nothing)
         # Just below the weakest unit: training starts from the whole model.
         weakest = F.activate(self.logits.detach(), u, self.background).min()
         self.register_buffer("threshold", beta_margin * weakest)
 
     def _state(self, name: str, value: float | None, *, learned: bool) -> None:
-        tensor = None if value is None else torch.tensor(float(value))
+        # Of one dimension: what shards parameters takes no scalars.
+        tensor = None if value is None else torch.tensor([float(value)])
         if learned and tensor is not None:
             self.register_parameter(name, nn.Parameter(tensor))
         else:
@@ -101,7 +116,7 @@ class Gate(BaseGate):
     @property
     def sharpness(self) -> Float[Tensor, ""]:
         """The paper's zeta."""
-        return F.reflect(self.raw_sharpness)
+        return F.reflect(self.raw_sharpness).squeeze(-1)
 
     def values(self) -> Float[Tensor, " units"]:
         """The gate values z: zero for closed units, of mean one over the open ones."""
@@ -112,8 +127,14 @@ class Gate(BaseGate):
             precise(self.threshold),
             precise(self.sharpness).neg().exp(),
             min_open=self.min_open,
+            origin=self._origin(),
         )
         return values.to(self.logits.dtype)
+
+    def _origin(self) -> Origin | None:
+        if self.origin is None or self.origin_background is None:
+            return None
+        return Origin(precise(self.origin), precise(self.origin_background))
 
     def sample(self) -> Float[Tensor, " units"]:
         """What the values are computed from: the logits, in training with noise."""
@@ -195,10 +216,13 @@ class Gate(BaseGate):
         That holds when closed units are removed: an open one takes part in the mean.
         With an `index` of one dimension the elements of removed units go as well.
         """
-        logits = self.logits
+        logits, origin = self.logits, self.origin
         super().keep_(mask)
         removed = logits[~mask].logsumexp(0)  # -inf when nothing is removed
         self.background = torch.logaddexp(self.background, removed)
+        if origin is not None and self.origin_background is not None:
+            moved = (logits - origin)[~mask].logsumexp(0)
+            self.origin_background = torch.logaddexp(self.origin_background, moved)
 
     def extra_repr(self) -> str:
         """Size and activation, for `print`."""

@@ -24,10 +24,13 @@ def lean_transform(
     threshold: Float[Tensor, "*#batch #units"],
     spread: Float[Tensor, "*#batch 1"],
     min_open: int,
+    origin: Float[Tensor, "*#batch units"] | None = None,
+    origin_background: Float[Tensor, "*#batch"] | None = None,
 ) -> Float[Tensor, "*batch units"]:
     """Gate values of `sample`; the arguments are those of `transform`."""
+    moved = origin, origin_background
     apply: Any = _Lean.apply
-    return apply(sample, u, background, threshold, spread, min_open)[0]
+    return apply(sample, u, background, threshold, spread, min_open, *moved)[0]
 
 
 class _Lean(torch.autograd.Function):
@@ -39,9 +42,13 @@ class _Lean(torch.autograd.Function):
         threshold: Tensor,
         spread: Tensor,
         min_open: int,
+        origin: Tensor | None,
+        origin_background: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         activation = _activate(sample, u, background)
         is_open = (activation - threshold).gt_(0)
+        if origin is not None and origin_background is not None:
+            activation = _activate(sample - origin, u, origin_background)
         if min_open:
             is_open.scatter_(-1, largest(sample, min_open), 1.0)
         shift = 1 - _mean_open(activation, is_open) * spread
@@ -52,21 +59,24 @@ class _Lean(torch.autograd.Function):
     def setup_context(
         ctx: Context, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ) -> None:
-        sample, ctx.u, background, _, spread, _ = inputs
+        sample, ctx.u, background, _, spread, _, origin, moved = inputs
+        background = background if moved is None else moved
         _, activation, is_open = output
         ctx.mark_non_differentiable(activation, is_open)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(sample, background, spread, activation, is_open)
+        saved = (sample, background, spread, activation, is_open, origin)
+        ctx.save_for_backward(*saved)
 
     @staticmethod
     def backward(ctx: Context, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         if (grad := grads[0]) is None:
-            return (None,) * 6
-        sample, background, spread, activation, is_open = ctx.saved_tensors
+            return (None,) * 8
+        sample, background, spread, activation, is_open, origin = ctx.saved_tensors
         if torch.is_grad_enabled():  # this gradient may itself be differentiated
 
             def readable(sample: Tensor, spread: Tensor) -> Tensor:
-                return gate_values(activate(sample, ctx.u, background), is_open, spread)
+                moved = sample if origin is None else sample - origin
+                return gate_values(activate(moved, ctx.u, background), is_open, spread)
 
             grad_sample, grad_spread = torch.func.vjp(readable, sample, spread)[1](grad)
         else:
@@ -76,7 +86,7 @@ class _Lean(torch.autograd.Function):
             grad_spread = slope.sum_to_size(spread.shape)
             lost = weighted if ctx.u == "sigmoid" else slope
             grad_sample = weighted.addcmul_(activation, lost, value=-1).mul_(spread)
-        return grad_sample, None, None, None, grad_spread, None
+        return grad_sample, None, None, None, grad_spread, None, None, None
 
     @staticmethod
     def vmap(
@@ -84,7 +94,7 @@ class _Lean(torch.autograd.Function):
         in_dims: tuple[int | None, ...],
         *args: Any,  # noqa: ANN401 - those of `forward`
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        sample, u, background, threshold, spread, min_open = args
+        sample, u, background, threshold, spread, min_open, origin, moved = args
         if in_dims[0] is None:
             sample = sample.expand(info.batch_size, *sample.shape)
         else:
@@ -97,6 +107,10 @@ class _Lean(torch.autograd.Function):
             _batch_first(threshold, in_dims[3], sample.ndim),
             _batch_first(spread, in_dims[4], sample.ndim),
             min_open,
+            origin if origin is None else _batch_first(origin, in_dims[6], sample.ndim),
+            moved
+            if moved is None
+            else _batch_first(moved, in_dims[7], sample.ndim - 1),
         )
         return outputs, (0, 0, 0)
 

@@ -105,6 +105,7 @@ class _Layout:
     floors: tuple[int, ...]
     owner: Int[Tensor, " all"]
     threshold: Float[Tensor, " all"]
+    origin: Float[Tensor, " all"] | None
     slope: Float[Tensor, " all"]
     shift: Float[Tensor, " all"]
     pushes: dict[tuple[float, ...], tuple[Tensor, Tensor]] = field(
@@ -154,8 +155,11 @@ def _lay_out(gates: Sequence[Gate]) -> _Layout:
     owner = numbers.repeat_interleave(torch.tensor(sizes, device=like.device))
     threshold = torch.stack([gate.threshold for gate in gates]).to(like)[owner]
     slope = like.new_tensor([-(0.5**0.5) / gate.sigma for gate in gates])[owner]
+    starts = [precise(_start(gate)) for gate in gates]
+    is_moved = any(gate.origin is not None for gate in gates)
     return _Layout(
         sizes=sizes,
+        origin=torch.cat(starts).to(like) if is_moved else None,
         thresholds=tuple((g.threshold, g.threshold._version) for g in gates),  # noqa: SLF001
         floors=tuple(gate.min_open for gate in gates),
         owner=owner,
@@ -163,6 +167,11 @@ def _lay_out(gates: Sequence[Gate]) -> _Layout:
         slope=slope,
         shift=-threshold.logit() * slope,
     )
+
+
+def _start(gate: Gate) -> Float[Tensor, " units"]:
+    """The logits whose values are one; zero where values deviate as the logits do."""
+    return torch.zeros_like(gate.logits) if gate.origin is None else gate.origin
 
 
 class _Values(torch.autograd.Function):
@@ -178,8 +187,11 @@ class _Values(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         count = len(layout.sizes)
         samples, raw = tensors[:count], tensors[count:]
-        activation = torch.cat(samples).sigmoid()
+        joined = torch.cat(samples)
+        activation = joined.sigmoid()
         is_open = activation.gt(layout.threshold).to(activation)
+        if layout.origin is not None:  # values see how far each logit has moved
+            activation = joined.sub(layout.origin).sigmoid_()
         counts = layout.sums(is_open)
         for number, count in enumerate(counts.tolist()):
             if count < layout.floors[number]:  # these are open whatever their logits
@@ -188,7 +200,7 @@ class _Values(torch.autograd.Function):
                 counts[number] = of_gate.sum()
         counts.clamp_(min=1)
         deviation = layout.centred(activation, is_open, counts)
-        sharpness = precise(torch.stack(raw))
+        sharpness = precise(torch.cat(raw))
         spread = sharpness.abs().neg_().exp_().index_select(0, layout.owner)
         saved = (activation, is_open, counts, deviation, spread, sharpness)
         ctx.save_for_backward(*saved)
@@ -209,7 +221,7 @@ class _Values(torch.autograd.Function):
         of_raw = torch.where(raw > 0, -of_spread, of_spread)
         centred = layout.centred(scaled, is_open, counts)
         of_samples = torch.ops.aten.sigmoid_backward(centred, activation)
-        of_raw = _like(of_raw, grads[0]).unbind()
+        of_raw = _like(of_raw, grads[0]).split(1)
         return None, None, None, *layout.parts(of_samples), *of_raw
 
 

@@ -15,11 +15,11 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from diffprune._core.files import write_text
+from diffprune._core.interleaved import one_thread
 from diffprune._export import to_onnx
 from diffprune._io import save_pruned
 from diffprune.errors import MissingPackageError
 from diffprune.lab.digits import digits_recipe, digits_task
-from diffprune.lab.interleaved import one_thread
 from diffprune.lab.report import write_report
 from diffprune.lab.runs.compare import side_by_side
 from diffprune.lab.runs.rebuild import rebuild

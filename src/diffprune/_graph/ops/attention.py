@@ -50,7 +50,8 @@ def scaled_dot_product_attention(
     call.multiply_adds(*heads, query.axes[-2], key.axes[-2], query.axes[-1])
     call.multiply_adds(*heads, query.axes[-2], key.axes[-2], value.axes[-1])
     call.facts.heads.extend(heads[1:])
-    call.facts.inside_heads.extend((query.axes[-1], value.axes[-1]))
+    call.facts.inside_heads.append(query.axes[-1])
+    call.facts.inside_values.append(value.axes[-1])
     return (*heads, query.axes[-2], value.axes[-1])
 
 

@@ -124,7 +124,8 @@ def matmul(call: Call, x: Value, y: Value) -> Axes:
     call.multiply_adds(*out, x.axes[-1])
     if x.name is None and y.name is None and len(batch) > 1:
         call.facts.heads.append(batch[-1])
-        call.facts.inside_heads.extend((x.axes[-1], *columns))
+        call.facts.inside_heads.append(x.axes[-1])
+        call.facts.inside_values.extend(columns)
     return out
 
 

@@ -178,8 +178,13 @@ def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -
     """Elements along one axis, other picks for every position of the others."""
     call.freeze(x.axes[dim], _PICKED)
     for d, axis in enumerate(picks.axes):
-        if d != dim % len(x.axes) and size(axis) == size(x.axes[d]):
+        if d == dim % len(x.axes):
+            continue
+        if size(axis) == size(x.axes[d]):
             call.unify(axis, x.axes[d])
+        else:  # only its first elements are read
+            call.freeze(axis, _PICKED)
+            call.freeze(x.axes[d], _PICKED)
     return picks.axes
 
 

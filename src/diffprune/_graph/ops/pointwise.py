@@ -62,11 +62,10 @@ _COPIES = (
     aten.contiguous, aten.detach, aten.detach_, aten.alias, aten.to, aten._to_copy,
     aten.type_as, aten.lift_fresh_copy, aten.rrelu, aten._assert_tensor_metadata,
 )  # fmt: skip
-# In training these add a constant: zeros stay zeros in eval mode alone.
-_SAMPLES = (
-    aten.alpha_dropout, aten.feature_alpha_dropout, aten.bernoulli, aten.nan_to_num,
-)  # fmt: skip
+_SAMPLES = (aten.bernoulli, aten.nan_to_num)
+# In training the two dropouts add a constant: zeros stay zeros in eval mode alone.
 _FILLS = (
+    aten.alpha_dropout, aten.feature_alpha_dropout,
     aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like, aten.randn_like,
     aten.fill,
 )  # fmt: skip

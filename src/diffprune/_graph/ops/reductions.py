@@ -54,11 +54,14 @@ def norm(
 def statistic(
     call: Call, x: Value, dim: Anything = None, *args: Anything, **kwargs: Anything
 ) -> Axes:
-    """Mean, variance, extremum: depends on how many elements there are."""
+    """Mean, variance, extremum: depends on how many elements there are.
+
+    What nobody reads may change, such as the mean of attention weights over heads.
+    """
     if isinstance(dim, bool):
         dim = None
     dims = _dims(x, dim)
-    for d in dims:
+    for d in dims if call.is_used else ():
         call.freeze(x.axes[d], "a statistic is taken over it")
     kept = kwargs.get("keepdim", len(call.shape) == len(x.axes))
     del args

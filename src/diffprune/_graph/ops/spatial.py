@@ -54,6 +54,7 @@ def grid_sample(call: Call, x: Value, grid: Value, *_args: Anything) -> Axes:
     for axis in x.axes[2:]:
         call.freeze(axis, SPATIAL)
     call.unify(x.axes[0], grid.axes[0])
+    call.freeze(grid.axes[-1], SPATIAL)
     return (*x.axes[:2], *grid.axes[1:-1])
 
 

@@ -9,10 +9,9 @@ from rich.table import Table
 
 from diffprune.lab.cli.options import AsJson, RunFolder, TaskOfRun, Trust, check_runs
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
-from diffprune.lab.formatting import file_size
 
 if TYPE_CHECKING:
-    from diffprune.lab.bench import Measured
+    from diffprune._costs.benchmark import Measured
 
 
 @with_examples(
@@ -71,20 +70,11 @@ def bench(
 
 
 def _table(found: Sequence["Measured"]) -> Table:
+    from diffprune._costs.benchmark import HEADER  # noqa: PLC0415 - imports torch
+
     table = Table(box=None, pad_edge=False)
-    table.add_column("network")
-    table.add_column("engine")
-    for name in ("ms", "speed", "quartiles", "memory", "file"):
-        table.add_column(name, justify="right", no_wrap=True)
+    for number, name in enumerate(HEADER):
+        table.add_column(name, justify="right" if number > 1 else "left", no_wrap=True)
     for measured in found:
-        low, high = measured.quartiles
-        table.add_row(
-            measured.network,
-            measured.engine,
-            f"{1e3 * measured.seconds:.3g}",
-            f"{1 / measured.ratio:.2f}x",
-            f"{1 / high:.2f}-{1 / low:.2f}",
-            "" if measured.memory is None else file_size(measured.memory),
-            file_size(measured.file_size),
-        )
+        table.add_row(measured.network, *measured.cells())
     return table

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.files import stored_size
+from diffprune._core.interleaved import time_in_turns
 from diffprune._pruner import Pruner
 from diffprune.errors import DiffpruneError
 from diffprune.gates.penalty import named_gates
-from diffprune.lab.interleaved import time_in_turns
 from diffprune.lab.report.networks import LayerCost, Network, layer_costs
 from diffprune.lab.runs.rebuild import make_model, rebuild
 from diffprune.lab.runs.records import Run

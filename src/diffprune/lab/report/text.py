@@ -1,5 +1,6 @@
 """The sentences, cells and snippets of a report, from runs and their networks."""
 
+import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -261,12 +262,16 @@ def proof(run: Run) -> Proof | None:
     removals = [removal for removal in run.removals if removal.certificate]
     if not removals:
         return None
-    worst = max(r.certificate.max_relative for r in removals if r.certificate)
+    certificates = [r.certificate for r in removals if r.certificate]
+    shown = [c.max_relative for c in certificates if not c.is_vacuous]
+    vacuous = len(certificates) - len(shown)
     return Proof(
         run=run.name,
         summary=(
             f"{run.name}: {len(removals)} removals, each verified. Outputs before "
-            f"and after differ by at most {worst:.1e}, relative to the largest output."
+            f"and after differ by at most {max(shown, default=math.nan):.1e}, relative "
+            "to the largest output."
+            + (f" Of {vacuous} the outputs show nothing." if vacuous else "")
         ),
         table=Table(
             (

@@ -143,7 +143,7 @@ class Run:
     def worst_certificate(self) -> Certificate | None:
         """The largest change of an output by any removal; None without removals."""
         found = [r.certificate for r in self.removals if r.certificate]
-        return max(found, key=lambda c: c.max_relative, default=None)
+        return max(found, key=lambda c: (c.is_vacuous, c.max_relative), default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """What the run has come to, for JSON; null where there is nothing yet."""

@@ -3,8 +3,8 @@ import itertools
 import pytest
 import torch
 
-from diffprune.lab import interleaved as turns
-from diffprune.lab.interleaved import one_thread, time_in_turns
+from diffprune._core import interleaved as turns
+from diffprune._core.interleaved import one_thread, time_in_turns
 
 
 @pytest.fixture

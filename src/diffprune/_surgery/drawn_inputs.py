@@ -1,0 +1,123 @@
+"""Inputs of our own that a model accepts, drawn like the example's. Knows no groups.
+
+Whether a removal is exact must not depend on the example: zeros, or a single row, say
+nothing. What is drawn stays as close to the example as the model insists on.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from diffprune._graph import ExampleInputs
+
+Draw = Callable[[Tensor, torch.Generator], Tensor]
+
+
+def drawn(inputs: ExampleInputs, *, seed: int, wide: bool = False) -> Iterator[Any]:
+    """Other inputs of the same kind, the freest first; the model may refuse some.
+
+    Args:
+        inputs: The example. Tensors in it keep their types, devices and, apart from a
+            batch of too few rows, their shapes.
+        seed: Equal seeds give equal inputs.
+        wide: Whether numbers may leave the range of the example's first.
+    """
+    for spread in (3.0, 1.0) if wide else (1.0,):
+        yield _each(inputs, seed, lambda x, g, s=spread: _number(x, g, s), _picked)
+    # Numbers that look like a mask or like places stay what they are.
+    yield _each(inputs, seed, lambda x, g: _number(x, g, 1.0), _same)
+    yield _each(inputs, seed, _positive, _same)
+    yield _each(inputs, seed, _nudged, _same)
+
+
+def repeated(inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as nested as given
+    """The same inputs with every row twice, for what needs more than one.
+
+    Examples:
+        >>> repeated((torch.zeros(1, 3), torch.zeros(2)))[0].shape
+        torch.Size([2, 3])
+    """
+    tensors = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
+    rows = next((len(x) for x in tensors if x.ndim), None)
+
+    def twice(leaf: object) -> object:
+        is_batched = isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == rows
+        return torch.cat([leaf, leaf]) if is_batched else leaf  # pyright: ignore[reportArgumentType, reportCallIssue] - a tensor
+
+    return pytree.tree_map(twice, inputs)
+
+
+def _each(inputs: ExampleInputs, seed: int, numbers: Draw, others: Draw) -> Any:  # noqa: ANN401
+    draw = torch.Generator().manual_seed(seed)
+
+    def one(leaf: object) -> object:
+        if not isinstance(leaf, Tensor):
+            return leaf
+        like = _filled(leaf.detach()).cpu()
+        is_number = like.is_floating_point() or like.is_complex()
+        made = (numbers if is_number else others)(like, draw)
+        return made.to(leaf).requires_grad_(leaf.requires_grad)
+
+    return pytree.tree_map(one, inputs)
+
+
+def _filled(example: Tensor) -> Tensor:
+    """The example, with two rows where it has none."""
+    return example.new_zeros(2, *example.shape[1:]) if len_of(example) == 0 else example
+
+
+def len_of(tensor: Tensor) -> int | None:
+    """How many rows a tensor has, if it has rows."""
+    return len(tensor) if tensor.ndim else None
+
+
+def _uniform(like: Tensor, draw: torch.Generator) -> Tensor:
+    if like.is_complex():
+        parts = torch.rand((*like.shape, 2), generator=draw, dtype=torch.float64)
+        return torch.view_as_complex(parts)
+    return torch.rand(like.shape, generator=draw, dtype=torch.float64)
+
+
+def _number(like: Tensor, draw: torch.Generator, spread: float) -> Tensor:
+    """Numbers between the least and the largest of the example's, or wider.
+
+    Infinite ones, as masks have them, stay where they are. Numbers that are all of one
+    sign keep it.
+    """
+    if like.is_complex():
+        return like + _uniform(like, draw)
+    finite = like[like.isfinite()].double()
+    low, high = (
+        (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    )
+    if low == high:
+        low, high = sorted((low / 2, low * 1.5)) if low else (-1.0, 1.0)
+    low, high = (
+        bound * spread if low < 0 or bound == high else bound for bound in (low, high)
+    )
+    made = low + (high - low) * _uniform(like, draw)
+    return torch.where(like.isfinite(), made, like.double())
+
+
+def _positive(like: Tensor, draw: torch.Generator) -> Tensor:
+    return _uniform(like, draw) + 0.1
+
+
+def _nudged(like: Tensor, draw: torch.Generator) -> Tensor:
+    return like * (1 + 0.1 * _uniform(like, draw))
+
+
+def _picked(like: Tensor, draw: torch.Generator) -> Tensor:
+    """Whole numbers or truths that the example has, in other places."""
+    if like.numel() < 2:
+        return like
+    places = torch.randint(like.numel(), like.shape, generator=draw)
+    return like.flatten()[places]
+
+
+def _same(like: Tensor, draw: torch.Generator) -> Tensor:
+    del draw
+    return like

@@ -1,0 +1,61 @@
+"""A copy of a model with other weights: no zeros, no constants, real statistics.
+
+Removal is structural, so it has to be exact whatever the weights are. Fresh models hide
+mistakes: with a zero last layer, unit scales and zero biases, a dropped constant or a
+swapped channel does not show.
+"""
+
+import copy
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+@torch.no_grad()
+def scrambled(model: ModuleT, *, seed: int = 0, keep_zeros: bool = False) -> ModuleT:
+    """Copy a model and give every parameter and running statistic another value.
+
+    Values stay of the size they had, and keep their sign where all have the same.
+
+    Args:
+        model: Left as it is.
+        seed: Equal seeds give equal weights.
+        keep_zeros: Whether numbers that are zero stay so.
+
+    Examples:
+        >>> norm = scrambled(nn.BatchNorm1d(3))
+        >>> bool((norm.bias != 0).all() and (norm.running_var != 1).all())
+        True
+    """
+    other, draw = copy.deepcopy(model), torch.Generator().manual_seed(seed)
+    for parameter in other.parameters():
+        if parameter.is_floating_point():
+            new = _scrambled(parameter, draw)
+            parameter.copy_(new.where(parameter != 0, 0) if keep_zeros else new)
+    for name, buffer in other.named_buffers():
+        if name.endswith("running_mean"):
+            buffer.add_(0.3 * _noise(buffer, draw))
+        elif name.endswith("running_var"):
+            buffer.abs_().add_(0.1).mul_(1 + 0.5 * _noise(buffer, draw))
+    return other
+
+
+def _scrambled(values: Tensor, draw: torch.Generator) -> Tensor:
+    noise = _noise(values, draw)
+    spread = values.double().std() if values.numel() > 1 else values.new_zeros(())
+    if spread > 0:
+        # A quarter more or less of each, and something where there was nothing.
+        return values * (1 + 0.25 * noise) + 0.05 * spread.to(values) * noise
+    if values.any():
+        return values * (1 + 0.25 * noise)
+    fan_in = values[0].numel() if values.ndim > 1 else 1
+    return noise * (fan_in**-0.5 if values.ndim > 1 else 0.3)
+
+
+def _noise(like: Tensor, draw: torch.Generator) -> Tensor:
+    """Numbers from -1 to 1, none of them close to zero."""
+    signed = torch.rand(like.shape, generator=draw, dtype=torch.float64) * 2 - 1
+    return (signed + 0.1 * signed.sign()).to(like) / 1.1
