@@ -82,8 +82,8 @@ class HalfInPlace(nn.Module):
 
     def forward(self, x):
         y = self.full(x)
-        first, second = y.chunk(2, self.dim)
-        first.mul_(second.sigmoid())
+        half = y.shape[self.dim] // 2
+        y.narrow(self.dim, 0, half).mul_(y.narrow(self.dim, half, half).sigmoid())
         return self.act(y)
 
 

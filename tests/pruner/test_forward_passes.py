@@ -318,3 +318,29 @@ def test_a_pass_that_fails_leaves_no_values_behind():
     with torch.no_grad():
         pruner.gates["stem"].logits[:6] = 3.0
     assert not torch.equal(model.body(torch.ones(5, 12, dtype=torch.float64)), closed)
+
+
+@NOISE
+@REENTRANT
+def test_gradients_of_gates_in_checkpoints_are_heard(reentrant, noise):
+    model, pruner = gated(reentrant, noise)
+    model(example().requires_grad_()).square().mean().backward()
+    slopes = pruner._gated.pooled.slopes
+    slopes.end_step()
+    assert all(squares.any() for squares in slopes.squares().values())
+
+
+@pytest.mark.parametrize("reentrant", [None, True, False])
+def test_budgets_are_met_with_checkpoints(reentrant):
+    torch.manual_seed(0)
+    model = Net(reentrant).double()
+    budget = dp.Budget(macs=0.5, steps=20)
+    pruner = dp.Pruner(model, example(), budget=budget)
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=0.01))
+    for _ in range(20):
+        optimizer.zero_grad()
+        x = example().requires_grad_()
+        (model(x).square().mean() + pruner.penalty()).backward()
+        optimizer.step()
+        pruner.step(optimizer)
+    assert pruner.shape().macs <= 0.5 * pruner.dense.macs

@@ -163,7 +163,8 @@ def _check_model(
     """Compare shapes before anything is cut; gates are the pruner's to check."""
     plan, saved = Plan.from_json(state["pruner"]["plan"]), state["model"]
     gates = tuple(f"{name}." for name in named_gates(pruner.model))
-    if extra := sorted(saved.keys() - pruner.model.state_dict().keys()):
+    unknown = saved.keys() - pruner.model.state_dict().keys()
+    if extra := sorted(name for name in unknown if not name.startswith(gates)):
         raise ArgumentError(
             f"`{path}` is of another model: it holds `{extra[0]}`, and the model does "
             "not."

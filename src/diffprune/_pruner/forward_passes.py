@@ -81,12 +81,11 @@ class ForwardPasses:
         return running.values[name]
 
     def _again(self, name: str) -> Float[Tensor, " units"]:
-        gate = self._gates[name]
         if not self._draws():
-            return gate.values()
+            return self._alone(name)
         if not _is_in_backward():
             self._remember_(None)
-            return gate.values()
+            return self._alone(name)
         place = _fingerprint(self._random_state())
         if place not in self._noise:
             raise ArgumentError(
@@ -97,9 +96,14 @@ class ForwardPasses:
             )
         state = self._noise[place]
         if state is None:
-            return gate.values()
+            return self._alone(name)
         with _random_numbers_from(state):
             return self.pooled.values()[name]
+
+    def _alone(self, name: str) -> Float[Tensor, " units"]:
+        values = self._gates[name].values()
+        self.pooled.slopes.listen(name, values)
+        return values
 
     def _remember_(self, state: RandomState | None) -> None:
         if not _may_run_again():

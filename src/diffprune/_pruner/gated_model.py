@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.gate_sites import NAME
@@ -87,10 +88,13 @@ class GatedModel(Generic[ModuleT]):
         kept: The units of each gate that are left, as they were numbered at first. What
             else is known about units is kept in these numbers.
         plan: All removals so far, as one.
+        last_cut: The latest of them.
         copies: Models that are cut the same way.
         history: What was left after each removal.
         first_groups: The groups before the first removal.
         first_shapes: The shapes before the first removal.
+        is_folded: Whether the gates are folded away: the model is plain, and `gates`
+            are what they were then.
     """
 
     def __init__(
@@ -106,10 +110,12 @@ class GatedModel(Generic[ModuleT]):
         self.gates: dict[str, GateLike] = placement.gates(model)
         self.pooled = placement.pooled(model)
         self.kept = {n: torch.arange(gate.size) for n, gate in self.gates.items()}
-        self.plan = Plan({}, {}, {})
+        self.plan = self.last_cut = Plan({}, {}, {})
         self.copies: list[nn.Module] = []
         self.history: list[RemovalRecord] = []
         self.first_groups, self.first_shapes = groups, FirstShapes.of(model)
+        self.is_folded = False
+        self._present = placement.present(model)
         vars(model)[MARK] = True
 
     @property
@@ -121,13 +127,19 @@ class GatedModel(Generic[ModuleT]):
         """What each gate decides about, by the name of the gate."""
         return self.placement.units(self.groups)
 
+    def present(self) -> dict[str, Int[Tensor, " width"]]:
+        """The units of each gate that the data still has."""
+        if not self.is_folded:
+            self._present = self.placement.present(self.model)
+        return self._present
+
     def shape(self, step: int, found: Certificate | None = None) -> RemovalRecord:
         """What is left after so many steps."""
         of_gates = {p for g in self.gates.values() for _, p in g.named_parameters()}
         own = [p for p in self.model.parameters() if p not in of_gates]
         return RemovalRecord(
             step,
-            {n: len(units) for n, units in self.placement.present(self.model).items()},
+            {name: len(units) for name, units in self.present().items()},
             sum(parameter.numel() for parameter in own),
             self.groups.macs(),
             found,
@@ -186,6 +198,7 @@ class GatedModel(Generic[ModuleT]):
 
             self.groups = cut.groups
             self.plan = replace(self.plan.then(plan), certificate=found)
+            self.last_cut = plan
             self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
             self.pooled.slopes.keep_(cut.gates)
             if step is not None:
@@ -257,6 +270,9 @@ class GatedModel(Generic[ModuleT]):
             keep: By gate, which units the copy has; all that are left if omitted.
         """
         copied, groups = copy.deepcopy(self.model), self.groups
+        if self.is_folded:
+            vars(copied).pop(MARK)
+            return copied
         if keep is not None:
             cut = self.placement.cut(self.model, groups, keep)
             self.placement.keep_(copied, cut)
@@ -271,21 +287,43 @@ class GatedModel(Generic[ModuleT]):
         found = self.placement.network(self.model, self.example_inputs, self.groups)
         return replace(found, cut=self.without_gates)
 
-    def fold_(self) -> None:
+    def fold_(
+        self, optimizers: Sequence[Optimizer] = (), *, is_checked: bool = True
+    ) -> None:
         """Fold the gates into the models and take them out, if outputs stay.
+
+        Args:
+            optimizers: They hold the parameters of the gates, and forget what else they
+                know about them: nothing will ever train them.
+            is_checked: Whether to compare outputs; another run may have done it.
 
         Raises:
             RemovalError: If outputs would change; nothing has changed.
         """
-        # Gates may have noise in train mode; the folded model has none.
-        check = OutputCheck(self.model, self.example_inputs, modes=(False,))
-        try:
-            check.certify(self.without_gates())
-        except RemovalError as error:
-            raise self._explained(error, check, {}) from error
+        if self.is_folded:
+            return
+        if is_checked:
+            # Gates may have noise in train mode; the folded model has none.
+            check = OutputCheck(self.model, self.example_inputs, modes=(False,))
+            try:
+                check.certify(self.without_gates())
+            except RemovalError as error:
+                raise self._explained(error, check, {}) from error
+        self._present = self.present()
         for model in [self.model, *self.copies]:
             self.placement.fold_(model, self.groups)
-            vars(model).pop(MARK)
+        for _, parameter in (
+            p for g in self.gates.values() for p in g.named_parameters()
+        ):
+            parameter.grad = None
+            for optimizer in optimizers:
+                optimizer.state.pop(parameter, None)
+        self.is_folded = True
+
+    def release_(self) -> None:
+        """The model and its copies are nobody's any more; another pruner may come."""
+        for model in [self.model, *self.copies]:
+            vars(model).pop(MARK, None)
 
     def detach_(self) -> None:
         """Leave the model as it was before it got gates."""

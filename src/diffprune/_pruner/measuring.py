@@ -5,6 +5,7 @@ the few steps before units leave, what their readers see and the loss makes of i
 also says what the other units could do in their place.
 """
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Final, final
 
@@ -38,6 +39,13 @@ class Measuring:
         self._gated = gated
         self._observer: Observer | None = None
         self._orders: dict[str, Leaving] | None = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Measuring":
+        """A measuring of the copied model, which knows what this one has heard."""
+        copied = Measuring(copy.deepcopy(self._gated, memo))
+        copied._orders = copy.deepcopy(self._orders, memo)
+        copied.load_state_dict(copy.deepcopy(self.state_dict(), memo))
+        return copied
 
     @property
     def is_ready(self) -> bool:

@@ -21,6 +21,7 @@ from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
+from diffprune._pruner.settling import BeforeCut, fold_and_refit_
 from diffprune._pruner.setup import (
     PATIENCE,
     REMOVE_EVERY,
@@ -242,7 +243,7 @@ class Pruner(Generic[ModuleT]):
             ArgumentError: If an optimizer cannot follow; nothing has changed.
         """
         self._check_running()
-        if not are_finite(dict(self.model.named_parameters())):
+        if self._gated.is_folded or not are_finite(self._parameters()):
             return None
         with self._all_or_nothing():
             cut = self._gated.cut(self._policy.keep())
@@ -259,7 +260,7 @@ class Pruner(Generic[ModuleT]):
             *optimizers: Give them to train the model further.
         """
         self._check_running()
-        if are_finite(dict(self.model.named_parameters())):
+        if not self._gated.is_folded and are_finite(self._parameters()):
             if self.controller is not None:
                 self._meet_(self.controller, optimizers)
             keep = {name: gate.is_open() for name, gate in self.gates.items()}
@@ -267,6 +268,7 @@ class Pruner(Generic[ModuleT]):
             self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
         self._measuring.forget_()
         self._gated.fold_()
+        self._gated.release_()
         self._is_finished = True
         return self.model
 
@@ -302,9 +304,9 @@ class Pruner(Generic[ModuleT]):
             "units": dict(self.dense.units),
             "kept": {n: numbers.tolist() for n, numbers in self.kept.items()},
             "present": {
-                name: units.tolist()
-                for name, units in self._gated.placement.present(self.model).items()
+                name: units.tolist() for name, units in self._gated.present().items()
             },
+            "folded": self._gated.is_folded,
             "looks": {n: looks.tolist() for n, looks in self._policy.looks.items()},
             "squares": {n: s.tolist() for n, s in self._measuring.squares().items()},
             "measuring": self._measuring.state_dict(),
@@ -338,6 +340,8 @@ class Pruner(Generic[ModuleT]):
             self.controller.load_state_dict(state["budget"])
         self._strengths = self._compute_strengths()
         self._measuring.load_state_dict(state.get("measuring"))
+        if state.get("folded", False):
+            gated.fold_(optimizers, is_checked=False)
         self._listen_()
 
     def _has_units_of(self, state: Mapping[str, Any]) -> bool:
@@ -352,17 +356,30 @@ class Pruner(Generic[ModuleT]):
         self._listen_()
         if not controller.is_due(self.steps, is_measured=self._measuring.is_ready):
             return None
-        if not are_finite(dict(self.model.named_parameters())):
+        if controller.is_closing and not are_finite(self._parameters()):
             return None
-        record = None
+        record, before = None, self._before_cut(controller)
         with self._all_or_nothing():
             tick = controller.tick(self.steps)
             if tick.keep is not None:
                 record = self._remove_(controller, tick.keep, optimizers)
         record = self._after_removal_(record)
+        if controller.is_settled and not self._gated.is_folded:
+            kept = self._gated.last_cut.tensors
+            fold_and_refit_(self._gated, kept, before, optimizers)
         if tick.met is not None and self._on_budget is not None:
             self._on_budget(tick.met, self._gated.without_gates())
         return record
+
+    def _before_cut(self, controller: Controller) -> BeforeCut | None:
+        """The model as it is before the last units leave, if it can be fitted then."""
+        inputs, is_last = self._measuring.inputs, controller.is_last_round
+        if not inputs or not controller.is_closing or not is_last:
+            return None
+        return BeforeCut(self._gated.without_gates(), inputs)
+
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return dict(self.model.named_parameters())
 
     def _remove_(
         self,
@@ -381,7 +398,7 @@ class Pruner(Generic[ModuleT]):
     def _listen_(self) -> None:
         """Measure what units are worth if some are about to leave for a budget."""
         if self.controller is not None and self.controller.is_near(self.steps):
-            self._measuring.listen_(for_refit=False)
+            self._measuring.listen_(for_refit=self.controller.is_last_round)
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""

@@ -52,9 +52,11 @@ def remove(
 ) -> ModuleT:
     """Return a smaller model of the same class without the units that are not kept.
 
-    It computes what the original would with all parameters of those units set to zero,
-    which is checked on the example inputs before anything is returned. Of a branch that
-    only adds to a residual stream all units may go; then the branch disappears.
+    It computes what the original would with all parameters of those units set to zero.
+    That is checked before anything is returned: on the example and on inputs of our
+    own, in eval and in train mode, with these weights and with scrambled ones.
+    Of a branch that only adds to a residual stream all units may go; then the branch
+    disappears.
 
     Args:
         model: Left as it is.

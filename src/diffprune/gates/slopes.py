@@ -108,9 +108,9 @@ class Slopes:
 
     def _joined(self, names: Names, first: Tensor) -> Tensor:
         """What is known of these gates one by one, or else the first there is."""
-        apart = [self._known.pop((name,), None) for name in names]
-        known = [part for part in apart if part is not None]
-        return torch.cat(known).to(first) if len(known) == len(names) else first
+        if any((name,) not in self._known for name in names):
+            return first
+        return torch.cat([self._known.pop((name,)) for name in names]).to(first)
 
     def _size(self, names: Names) -> int:
         return sum(self._sizes[name] for name in names)

@@ -1,0 +1,117 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from diffprune import find_groups
+from diffprune._choice import measure, order_units
+from diffprune._choice.observer import Observer
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 3), nn.ReLU(), nn.Flatten(), nn.Linear(96, 5), nn.Tanh()
+    ).append(nn.Linear(5, 3))
+
+
+X, Y = torch.randn(20, 1, 6, 6), torch.randint(3, (20,))
+
+
+def observed(model, batches, choosing=20, fitting=0, scale=1.0):
+    groups = [*find_groups(model, X[:2])]
+    observer = Observer(model, groups, choosing, fitting)
+    for x, y in batches:
+        (scale * F.cross_entropy(model(x), y)).backward()
+        observer.end_step(None)
+    observer.detach_()
+    return observer, {group.name: torch.zeros(group.size).double() for group in groups}
+
+
+@pytest.mark.parametrize("size", [20, 5])
+def test_training_steps_say_what_a_measurement_of_the_same_examples_says(size):
+    model = net()
+    batches = [*zip(X.split(size), Y.split(size), strict=True)]
+    observer, nothing = observed(model, batches)
+    found = observer.leaving(nothing)
+    groups = find_groups(model, X[:2])
+    for group in measure(model, groups, batches, F.cross_entropy):
+        expected = order_units(group)
+        assert found[group.name].is_compensated
+        assert torch.equal(found[group.name].order, expected.order)
+        torch.testing.assert_close(found[group.name].worth, expected.worth)
+
+
+def test_what_the_user_computes_is_not_changed():
+    model, plain = net(), net()
+    observer, _ = observed(model, [(X, Y)])
+    F.cross_entropy(plain(X), Y).backward()
+    for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(own.grad, other.grad)
+    assert not model._forward_hooks
+    assert not model._forward_pre_hooks
+    del observer
+
+
+def test_no_more_examples_are_heard_or_held_than_asked_for():
+    batches = [(X[:8], Y[:8])] * 4
+    observer, _ = observed(net(), batches, choosing=12, fitting=10)
+    assert observer.is_ready
+    assert [len(inputs[0]) for inputs in observer.inputs] == [8, 2]
+    (reader,) = observer._listener.heard("0")
+    assert len(reader.activations) == 12
+
+
+def test_passes_without_gradients_are_nobodys_evidence():
+    model = net()
+    observer = Observer(model, [*find_groups(model, X[:2])], 20, 20)
+    with torch.no_grad():
+        model(X)
+    observer.end_step(None)
+    assert not observer.is_ready
+    assert not observer.inputs
+
+
+def test_steps_that_are_not_finite_are_not_heard():
+    model = net()
+    observer, nothing = observed(model, [(X, Y)], scale=torch.inf)
+    found = observer.leaving(nothing)
+    assert not any(order.is_compensated for order in found.values())
+
+
+def test_loss_scales_cancel_out():
+    orders = []
+    for scale in (1.0, 4096.0):
+        model = net()
+        observer = Observer(model, [*find_groups(model, X[:2])], 20, 0)
+        (scale * F.cross_entropy(model(X), Y)).backward()
+        observer.end_step(scale**2)
+        orders.append(observer.leaving({"0": torch.ones(6), "3": torch.ones(5)}))
+    for name, order in orders[0].items():
+        torch.testing.assert_close(order.worth, orders[1][name].worth)
+
+
+def test_copies_of_the_model_are_not_listened_to():
+    model = net()
+    observer = Observer(model, [*find_groups(model, X[:2])], 20, 20)
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):  # noqa: S301 - our own
+        F.cross_entropy(other(X), Y).backward()
+    assert not observer.inputs
+
+
+def test_a_state_goes_on_in_another_process():
+    batches = [*zip(X.split(10), Y.split(10), strict=True)]
+    whole, nothing = observed(net(), batches, fitting=20)
+    first, _ = observed(net(), batches[:1], fitting=20)
+    model = net()
+    rest = Observer(model, [*find_groups(model, X[:2])], 20, 0)
+    rest.load_state_dict(first.state_dict())
+    F.cross_entropy(model(X[10:]), Y[10:]).backward()
+    rest.end_step(None)
+    expected = whole.leaving(nothing)
+    for name, order in rest.leaving(nothing).items():
+        assert torch.equal(order.worth, expected[name].worth)
+    assert len(rest.inputs) == len(whole.inputs)
