@@ -1,21 +1,33 @@
 # Every target does its own set-up in .venv and is quiet about it once that is done.
 PYTHON ?= python3
+CONSTRAINTS ?= constraints.txt
 BIN := .venv/bin
 # The theme's advertisement for its successor is not a result of ours.
 export NO_MKDOCS_2_WARNING := 1
 READY := .venv/.ready
+# A minute of tests that touch every mechanism once; `make test` runs them all.
+FAST := tests/budget tests/core tests/gates tests/graph/ops tests/meta/test_api_is_documented.py \
+	tests/meta/test_public_surface.py tests/meta/test_repository.py tests/surgery/test_apply.py \
+	tests/surgery/test_compare.py tests/surgery/test_keep_masks.py tests/surgery/test_plan.py
 
-.PHONY: demo test test-all lint docs bench coverage clean
+.PHONY: demo test test-all check lint fmt docs bench coverage choice clean
 
 demo: $(READY)
 	@$(BIN)/diffprune demo
 
 test: lint
 	@$(BIN)/pytest -q -n 2 -m "not slow"
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 
 test-all: lint
 	@$(BIN)/pytest -q -n 2
+
+check: lint
+	@$(BIN)/pytest -q -n 2 -m "not slow" $(FAST)
+
+fmt: $(READY)
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
 
 lint: $(READY)
 	@$(BIN)/ruff check --quiet
@@ -24,7 +36,7 @@ lint: $(READY)
 	@$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports
 
 docs: $(READY)
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/mkdocs build --strict
 	@echo "documentation written to site/index.html"
 
 bench: $(READY)
@@ -33,6 +45,11 @@ bench: $(READY)
 # Hundreds of public architectures, in an environment of their own: hours, resumable.
 coverage: .venv-coverage/.ready
 	@.venv-coverage/bin/python -m benchmarks.coverage
+
+# Against Torch-Pruning at equal cost and compute, in an environment of its own: hours,
+# resumable.
+choice: .venv-choice/.ready
+	@OMP_NUM_THREADS=1 .venv-choice/bin/python -m benchmarks.choice
 
 clean:
 	rm -rf .venv site .pytest_cache .ruff_cache
@@ -43,9 +60,15 @@ clean:
 		-r benchmarks/coverage/requirements.txt
 	@touch $@
 
-$(READY): pyproject.toml constraints.txt
+.venv-choice/.ready: pyproject.toml $(CONSTRAINTS)
+	@test -x .venv-choice/bin/python || $(PYTHON) -m venv --upgrade-deps .venv-choice
+	@.venv-choice/bin/pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[lab]' \
+		--group paper torch-pruning==1.6.1
+	@touch $@
+
+$(READY): pyproject.toml $(CONSTRAINTS)
 	@echo "setting up .venv (about two minutes, once)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv --upgrade-deps .venv
-	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all]' --group dev 2>&1 \
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[all]' --group dev 2>&1 \
 		| grep -v '^WARNING' || true
 	@$(BIN)/python -c "import diffprune, sklearn, pytest" && touch $@

@@ -16,6 +16,9 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from benchmarks import strengths as strength_runs
+from benchmarks.choice import table as choice_table
+from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
 from paper import frontier as front, step_times
 from paper.__main__ import EXPERIMENTS
@@ -96,6 +99,15 @@ def generated(root: Path) -> str:
     return _table(header, rows, command)
 
 
+def choice(show: Callable[[Sequence[ChoiceRecord]], str]) -> MakeTable:
+    """Errors of networks that were cut by us and by others."""
+
+    def make(root: Path) -> str:
+        return show([*load_choices(root / "results/choice/records.jsonl").values()])
+
+    return make
+
+
 def budgets(root: Path) -> str:
     """Multiply-adds asked for and got, with the error that remains, per network."""
     names = {
@@ -157,6 +169,15 @@ def figures_table(
     return make
 
 
+def strengths(root: Path) -> str:
+    """What strength and the gates' learning rate do."""
+    try:
+        found = strength_runs.read(root / "results" / "strengths.json")
+    except ArgumentError:
+        return _missing(strength_runs.COMMAND)
+    return _markdown(strength_runs.table(found))
+
+
 TABLES: Final[Mapping[str, MakeTable]] = {
     "demo": demo,
     "lenet5": paper_table("lenet5"),
@@ -173,7 +194,10 @@ TABLES: Final[Mapping[str, MakeTable]] = {
         live_removal.table,
     ),
     "budgets": budgets,
+    "choice": choice(choice_table.summary),
+    "choice-details": choice(choice_table.details),
     "frontier": frontier,
+    "strengths": strengths,
     "benchmarks": benchmarks,
     "coverage": coverage,
     "generated": generated,

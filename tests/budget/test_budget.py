@@ -44,7 +44,9 @@ def test_a_unit_of_another_cost_is_refused(asked):
 
 @pytest.mark.parametrize("amount", [0, -0.5, float("nan"), float("inf")])
 def test_amounts_that_cannot_be_met_are_refused(amount):
-    with pytest.raises(ArgumentError, match=r"parameters=.* cannot be met"):
+    with pytest.raises(
+        ArgumentError, match=r"parameters.* (cannot be met|must be a finite number)"
+    ):
         Budget(parameters=amount)
 
 

@@ -62,6 +62,16 @@ def test_readers_of_every_kind_come_closer_on_inputs_they_have_not_seen(name):
         assert after < 1.05 * before
 
 
+def test_only_readers_of_removed_units_are_called_unfitted():
+    model, batches = conv_net()
+    groups = find_groups(model, batches[0])
+    keep = {"3": torch.arange(6) < 3}  # its layer reads another group, which stays
+    found = removal(model, batches[0], groups, keep=keep, refit=batches)
+    assert found.refit is not None
+    assert found.refit.readers
+    assert not found.refit.skipped
+
+
 def conv_net():
     torch.manual_seed(0)
     model = nn.Sequential(

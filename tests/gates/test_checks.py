@@ -9,13 +9,13 @@ from diffprune.gates import Gate
 
 BASE = partial(Normal, scale=1.0)
 WRONG = [
-    ({"size": 0}, "at least one unit, got size=0"),
+    ({"size": 0}, "size must be a whole number of at least 1, got 0"),
     ({"u": "tanh"}, "'sigmoid', 'softmax' or a callable, got 'tanh'"),
     (
         {"size": 1, "u": "softmax"},
         r"nothing to compete with.\nUse Gate\(1, u='sigmoid'\)",
     ),
-    ({"min_open": -1}, "min_open counts units, got -1"),
+    ({"min_open": -1}, "min_open must be a whole number of at least 0, got -1"),
     ({"index": torch.tensor([0.0])}, r"torch.float32.\nPass index.long\(\)"),
     (
         {"index": torch.tensor([0, 3])},
@@ -24,10 +24,10 @@ WRONG = [
     ({"index": torch.tensor([-1, 2])}, "units -1 to 2"),
     ({"sigma": 0.0}, "sigma is a standard deviation and positive"),
     ({"dropout": 1.0}, "rate between 0 and 1, got 1.0; None turns it off"),
-    ({"sharpness": -0.1}, "sharpness must be at least 0"),
-    ({"sharpness": float("nan")}, "sharpness must be at least 0"),
+    ({"sharpness": -0.1}, "sharpness must be a finite number of at least 0"),
+    ({"sharpness": float("nan")}, "sharpness must be a finite number of at least 0"),
     ({"start": "zero"}, "start must be 'one' or 'paper', got 'zero'"),
-    ({"init_std": -1.0}, "init_std must be at least 0"),
+    ({"init_std": -1.0}, "init_std must be a finite number of at least 0"),
     ({"beta_margin": 1.0}, "at 1 the weakest unit would start closed"),
     ({"base": BASE, "dropout": 0.1}, "not from both"),
     ({"base": BASE, "u": torch.sigmoid}, "no closed form"),

@@ -1,4 +1,5 @@
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -145,3 +146,15 @@ def test_mode_restores_every_flag():
 )
 def test_inputs_are_one_value_positional_or_keywords(inputs, expected):
     assert call_arguments(inputs) == expected
+
+
+def small(_):
+    return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
+
+
+def test_threads_may_trace_at_once():
+    models = map(small, range(4))
+    with ThreadPoolExecutor(4) as pool:
+        found = pool.map(lambda model: find_groups(model, torch.rand(2, 3)), models)
+    assert [dict(groups.sizes) for groups in found] == [{"0": 8}] * 4
+    assert logging.root.manager.disable == 0

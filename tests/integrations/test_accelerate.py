@@ -107,3 +107,13 @@ def test_optimizers_without_gates_are_refused():
     other = optim.SGD(nn.Linear(1, 1).parameters(), 0.1)
     with pytest.raises(ArgumentError, match="no optimizer trains the gates"):
         register(accelerator, pruner, other)
+
+
+def _refused():
+    with pytest.raises(ArgumentError, match="2 processes train this model"):
+        make()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_several_processes_are_refused():
+    accelerate.debug_launcher(_refused, num_processes=2)

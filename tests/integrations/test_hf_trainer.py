@@ -29,12 +29,12 @@ def bert():
 def llama():
     config = transformers.LlamaConfig(
         **TEXT,
-        hidden_size=16,
+        hidden_size=24,
         num_hidden_layers=2,
-        num_attention_heads=12,
-        num_key_value_heads=3,
+        num_attention_heads=6,
+        num_key_value_heads=2,
         head_dim=4,
-        intermediate_size=24,
+        intermediate_size=20,
         use_cache=False,
     )
     return transformers.LlamaForCausalLM(config), {"input_ids": IDS}
@@ -163,10 +163,11 @@ def test_options_of_the_trainer(tmp_path, more):
     assert pruning.pruner.history[-1].macs <= 0.8 * pruning.pruner.dense.macs
 
 
-def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path):
+@pytest.mark.parametrize("when", [8, 16], ids=["gated", "folded"])
+def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, when):
     saving = {"save_strategy": "steps", "save_steps": 8}
     whole, _ = train(bert, tmp_path, **saving)
-    path = tmp_path / "checkpoint-8"
+    path = tmp_path / f"checkpoint-{when}"
     again, pruning = train(bert, tmp_path, resume=str(path), **saving)
     assert pruning.pruner.steps == STEPS
     for name, tensor in whole.model.state_dict().items():

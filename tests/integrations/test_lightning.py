@@ -156,12 +156,15 @@ class Stop(callbacks.Callback):
             trainer.save_checkpoint(self.path)
 
 
+@pytest.mark.parametrize("epoch", [1, 4], ids=["gated", "folded"])
 @pytest.mark.parametrize("schedule", ["onecycle", "cosine"])
-def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, schedule):
+def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, schedule, epoch):
     torch.manual_seed(0)
     whole, path = Lit(schedule=schedule, decay=0.1), tmp_path / "half.ckpt"
-    trainer(tmp_path, pruning(), Stop(path, 1)).fit(whole, loader())
-    assert torch.load(path)["state_dict"]["net.0.weight"].shape[0] < 16
+    trainer(tmp_path, pruning(), Stop(path, epoch)).fit(whole, loader())
+    saved = torch.load(path)["state_dict"]
+    assert saved["net.0.weight"].shape[0] < 16
+    assert any("logits" in name for name in saved) == (epoch == 1)
 
     torch.manual_seed(1)
     again, pruner = Lit(schedule=schedule, decay=0.1), pruning()
@@ -244,6 +247,13 @@ def test_averages_are_cut_too(tmp_path, kind):
 def test_a_copy_made_too_early_is_refused(lit, tmp_path):
     with pytest.raises(ArgumentError, match="Put `Pruning` first"):
         trainer(tmp_path, AVERAGES["ema"](), pruning()).fit(lit, loader())
+
+
+def test_several_processes_are_refused(lit, tmp_path):
+    teacher = trainer(tmp_path, strategy="ddp", devices=2)
+    with pytest.raises(ArgumentError, match="2 processes train this model"):
+        pruning().setup(teacher, lit, "fit")
+    assert list(lit.state_dict()) == list(Lit().state_dict())
 
 
 def test_an_input_is_asked_for(lit, tmp_path):

@@ -97,6 +97,28 @@ def test_a_resumed_run_ends_bit_for_bit_like_one_never_interrupted(tmp_path, kin
     assert_same(whole, run(path, kind))
 
 
+def test_a_run_with_a_budget_resumes_right_after_each_removal(tmp_path):
+    def begin():
+        torch.manual_seed(0)
+        pruner = dp.Pruner(
+            Net(), torch.rand(4, 5), budget=dp.Budget(macs=0.3, steps=60)
+        )
+        optimizer = optim.Adam(pruner.parameter_groups(lr=0.01))
+        return pruner, optimizer, optim.lr_scheduler.ExponentialLR(optimizer, 1.0)
+
+    whole = begin()
+    while whole[0].steps < 60:
+        train_(*whole, 1)
+        if whole[0].history and whole[0].history[-1].step == whole[0].steps:
+            dp.save_checkpoint(tmp_path / f"{whole[0].steps}.pt", *whole[:2])
+    assert len(whole[0].history) > 2
+    for path in tmp_path.iterdir():
+        resumed = begin()
+        dp.load_checkpoint(path, *resumed[:2])
+        train_(*resumed, 60 - resumed[0].steps)
+        assert_same(whole[0], resumed[0])
+
+
 def test_a_killed_run_ends_bit_for_bit_like_one_never_interrupted(tmp_path):
     path = tmp_path / "run.pt"
     for delay in (0.0, 0.2):

@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 import diffprune as dp
 from diffprune import testing
-from diffprune._surgery import removal
 from diffprune.errors import RemovalError
+from diffprune.surgery import removal
 
 Linear, Conv = nn.Linear, nn.Conv2d
 

@@ -6,7 +6,7 @@ from torch import nn
 
 import diffprune as dp
 from diffprune import testing
-from diffprune._surgery import mask
+from diffprune.surgery import mask
 from generator import random_network
 
 CHUNK, CHUNKS = 25, 20

@@ -1,4 +1,4 @@
-"""What `import diffprune` brings along: not torch, and nothing optional, ever."""
+"""What an import brings along: nothing optional, and no part that is not used."""
 
 import subprocess
 import sys
@@ -11,14 +11,39 @@ OPTIONAL = (
 ALL_NAMES = "import diffprune; [getattr(diffprune, name) for name in dir(diffprune)]"
 
 
-def loaded(code):
-    """Names of the packages that are loaded after running code in a new process."""
-    script = (
-        f"{code}; import sys; print(*{{name.split('.')[0] for name in sys.modules}})"
-    )
+TASK = """
+import torch
+from diffprune.lab import Recipe, Task, train
+
+def digits(recipe):
+    batches = [(torch.rand(4, 3), torch.randint(2, (4,)))]
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 2))
+    return Task(model=model, train=batches, test=batches)
+
+train(digits, Recipe(name="mine", epochs=1, strength=1e-4), out="run")
+"""
+
+
+def modules(code, folder=None):
+    """Names of all modules that are loaded after running code in a new process."""
+    script = f"{code}\nimport sys; print('modules:', *sys.modules)"
     command = [sys.executable, "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - our own words
-    return set(done.stdout.split())
+    done = subprocess.run(  # noqa: S603 - our own words
+        command, capture_output=True, text=True, check=True, cwd=folder
+    )
+    return set(done.stdout.rpartition("modules:")[2].split())
+
+
+def loaded(code):
+    """Names of the packages among them."""
+    return {name.partition(".")[0] for name in modules(code)}
+
+
+def parts(code, folder=None):
+    """Names of the parts of diffprune among them, and of the paper."""
+    names = modules(code, folder)
+    paper = {name for name in names if name.partition(".")[0] == "paper"}
+    return paper | {n.split(".")[1] for n in names if n.startswith("diffprune.")}
 
 
 def test_the_bare_import_does_not_even_need_torch():
@@ -29,3 +54,17 @@ def test_nothing_optional_is_imported():
     """Not by the whole library, nor by what the commands start with."""
     code = f"{ALL_NAMES}; import diffprune.lab.cli.run_jobs, diffprune.lab.demo"
     assert loaded(code) & set(OPTIONAL) == set()
+
+
+def test_a_saved_model_is_loaded_without_the_parts_that_train():
+    found = parts("import diffprune; diffprune.load_pruned")
+    assert "_io" in found
+    assert (
+        found & {"_pruner", "_budget", "_costs", "_shrink", "_export", "lab"} == set()
+    )
+
+
+def test_training_a_model_of_your_own_needs_nothing_of_the_paper(tmp_path):
+    found = parts(TASK, tmp_path)
+    assert {"_pruner", "lab"} <= found
+    assert "paper" not in found

@@ -403,11 +403,11 @@ def test_patterns_that_match_nothing_change_nothing(options, match):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"remove_every": 0}, "remove_every must be at least one step, got 0"),
+        ({"remove_every": 0}, "remove_every must be a whole number of at least 1"),
         ({"reopen": 0.7}, "reopen is a probability of at most 1/2, got 0.7"),
-        ({"round_to": 0}, "round_to must be at least 1, got 0"),
-        ({"strength": -1.0}, "must be finite and >= 0, got -1.0"),
-        ({"strength": float("nan")}, "must be finite and >= 0, got nan"),
+        ({"round_to": 0}, "round_to must be a whole number of at least 1"),
+        ({"strength": -1.0}, "must be a finite number of at least 0, got -1.0"),
+        ({"strength": float("nan")}, "must be a finite number of at least 0, got nan"),
         ({"freeze": ["fc*"]}, "nothing in this model can be removed"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import copy
 import importlib.util
+import operator
 import pickle
 
 import pytest
@@ -117,6 +118,122 @@ def test_gates_placed_by_hand_need_a_pruner():
     StateInModel(again)
     again.model.load_state_dict(pruner.model.state_dict())
     assert torch.equal(again.model(X), pruner.model(X))
+
+
+def placed_net():
+    return nn.Sequential(
+        nn.Linear(5, 8), nn.ReLU(), dp.Gate(8), nn.Linear(8, 8), nn.Linear(8, 1)
+    )
+
+
+def with_budget(kind=Net, seed=0):
+    torch.manual_seed(seed)
+    budget = dp.Budget(macs=0.5, steps=12)
+    pruner = dp.Pruner(kind(), X, budget=budget)
+    optimizer = torch.optim.Adam(pruner.model.parameters(), lr=0.01)
+    StateInModel(pruner, lambda: [optimizer])
+    return pruner, optimizer
+
+
+def train_(pruner, optimizer, steps):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        (pruner.model(X).square().mean() + pruner.penalty()).backward()
+        optimizer.step()
+        pruner.step(optimizer)
+
+
+def has_gates(model):
+    return any(isinstance(module, dp.Gate) for module in model.modules())
+
+
+def saved(pruner, optimizer):
+    return copy.deepcopy((pruner.model.state_dict(), optimizer.state_dict()))
+
+
+def load_(pruner, optimizer, state):
+    pruner.model.load_state_dict(state[0])
+    optimizer.load_state_dict(state[1])
+
+
+def assert_same(one, other):
+    """Models and pruners; as bytes, equal states may differ."""
+    for expected, found in zip(one, other, strict=True):
+        assert list(expected) == list(found)
+        for name, value in expected.items():
+            is_same = torch.equal if isinstance(value, torch.Tensor) else operator.eq
+            assert name == KEY or is_same(found[name], value), name
+
+
+def states(pruner):
+    return copy.deepcopy((pruner.model.state_dict(), pruner.state_dict()))
+
+
+@pytest.mark.parametrize("kind", [Net, placed_net])
+def test_a_run_continues_after_its_gates_are_folded_away(kind):
+    whole = with_budget(kind)
+    train_(*whole, 11)
+    assert not has_gates(whole[0].model)
+    assert KEY in whole[0].model.state_dict()
+    state = saved(*whole)
+    train_(*whole, 4)
+    resumed = with_budget(kind, seed=1)
+    load_(*resumed, state)
+    assert not has_gates(resumed[0].model)
+    train_(*resumed, 4)
+    assert_same(states(whole[0]), states(resumed[0]))
+
+
+def test_an_optimizer_that_is_made_for_the_folded_model_loads_its_state():
+    whole = with_budget()
+    train_(*whole, 11)
+    state = saved(*whole)
+    train_(*whole, 4)
+    pruner, _ = with_budget(seed=1)
+    pruner.model.load_state_dict(state[0])
+    optimizer = torch.optim.Adam(pruner.model.parameters(), lr=0.01)
+    optimizer.load_state_dict(state[1])
+    train_(pruner, optimizer, 4)
+    assert_same(states(whole[0]), states(pruner))
+
+
+def test_a_plain_model_loads_what_a_folded_one_saved():
+    pruner, optimizer = with_budget()
+    train_(pruner, optimizer, 11)
+    state, plain = pruner.model.state_dict(), Net()
+    assert load_plain_(plain, state)
+    plain.load_state_dict(state)
+    assert torch.equal(plain.eval()(X), pruner.finalize().eval()(X))
+
+
+@pytest.mark.parametrize("when", [0, 1, 4])
+def test_a_run_goes_back_to_when_it_had_gates(when):
+    pruner, optimizer = with_budget()
+    average = torch.optim.swa_utils.AveragedModel(pruner.model)
+    pruner.add_copy(average)
+    train_(pruner, optimizer, when)
+    state, of_average = saved(pruner, optimizer), copy.deepcopy(average.state_dict())
+    assert has_gates(pruner.model)
+    train_(pruner, optimizer, 12 - when)
+    assert not has_gates(pruner.model)
+    expected = states(pruner)
+    load_(pruner, optimizer, state)
+    average.load_state_dict(of_average)
+    assert has_gates(pruner.model)
+    assert has_gates(average)
+    train_(pruner, optimizer, 12 - when)
+    assert_same(expected, states(pruner))
+
+
+def test_gates_placed_by_hand_are_not_put_back():
+    pruner, optimizer = with_budget(placed_net)
+    state = saved(pruner, optimizer)
+    train_(pruner, optimizer, 11)
+    before = states(pruner)
+    with pytest.raises(ArgumentError, match="into a new `Pruner`"):
+        pruner.model.load_state_dict(state[0])
+    assert_same(before, states(pruner))
+    train_(pruner, optimizer, 1)
 
 
 def timm_ema():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from diffprune._core.arguments import count, number
 from diffprune.errors import ArgumentError
 
 Amount: TypeAlias = float | str
@@ -46,8 +47,8 @@ class Budget:
         steps: Optimizer steps of the whole training; a `Pruner` needs it. Units leave
             during the first half, the second lets the model recover.
         pretrained: Whether the model is trained already. Then units leave as soon as a
-            few steps have shown what they are worth, and all others are for the small
-            model.
+            few steps have shown what they are worth, the layers that read them are
+            refitted, and all other steps are for the small model.
 
     Examples:
         >>> Budget(macs=0.3, size="200 kB").asked()
@@ -69,8 +70,8 @@ class Budget:
                 f"a budget limits something: give it one of {names}.\n"
                 "For three tenths of the multiply-adds, type `Budget(macs=0.3)`."
             )
-        if self.steps is not None and self.steps < 1:
-            raise ArgumentError(f"steps must be at least 1, got {self.steps}.")
+        if self.steps is not None:
+            count("steps", self.steps)
         for name, amount in self.asked().items():
             absolute(amount, 1.0, name)
 
@@ -116,6 +117,7 @@ def absolute(amount: Amount, whole: float, name: str) -> float:
     """
     if isinstance(amount, str):
         return _parse(amount, name)
+    number(name, amount, least=-math.inf)
     if not 0 < amount < math.inf:
         raise ArgumentError(
             f"{name}={amount} cannot be met: give a fraction up to 1, a larger number, "

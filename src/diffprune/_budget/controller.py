@@ -139,9 +139,14 @@ class Controller:
         return not self.is_closing and self.stage + 1 == len(self.budgets)
 
     @property
-    def is_last_round(self) -> bool:
-        """Whether the next units that leave are the last for this budget."""
-        return self._done + 1 >= len(self._rounds[self.stage])
+    def fits_what_stays(self) -> bool:
+        """Whether layers are refitted when the next units leave.
+
+        They are when the last units of a trained model leave. A model that still learns
+        is left as it was cut, because half of its training lies ahead.
+        """
+        is_last_round = self._done + 1 >= len(self._rounds[self.stage])
+        return is_last_round and self.budgets[self.stage].pretrained
 
     def is_near(self, step: int) -> bool:
         """Whether units are about to leave, so that what they are worth matters."""

@@ -151,12 +151,21 @@ def _per_example(cost: Cost, examples: int) -> Cost:
     return lambda widths: cost(widths) / examples
 
 
-def check_reachable(limits: Sequence[Limit], floors: Widths) -> None:
+_FEWER: Final = (
+    "freeze less, or allow fewer units with `gate=lambda group: "
+    "dp.Gate(group.size, min_open=1)`."
+)
+
+
+def check_reachable(
+    limits: Sequence[Limit], floors: Widths, *, advice: str = _FEWER
+) -> None:
     """Refuse limits that no widths meet.
 
     Args:
         limits: All that have to hold.
         floors: The least width of every group.
+        advice: What can be done about it, besides asking for less.
 
     Raises:
         ArgumentError: If one does not hold even then; the message has the range.
@@ -169,9 +178,8 @@ def check_reachable(limits: Sequence[Limit], floors: Widths) -> None:
                 f"{limit.most:,.6g}, and with what is frozen and at least "
                 f"{int(floors.min())} units per group at least {least:,.6g} of "
                 f"{limit.whole:,.6g} remain.\n"
-                f"Ask for {limit.name}={_round_up(least / limit.whole)} to 1, freeze "
-                "less, or allow fewer units with `gate=lambda group: "
-                "dp.Gate(group.size, min_open=1)`." + _hint(limit)
+                f"Ask for {limit.name}={_round_up(least / limit.whole)} to 1, "
+                f"{advice}{_hint(limit)}"
             )
 
 

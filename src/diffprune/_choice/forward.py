@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diffprune._choice.linear_maps import Dense, LinearMap, linear_map
-from diffprune._choice.recurrent import is_recurrent, run_unrolled
+from diffprune._choice.unrolled import is_recurrent, run_unrolled
 from diffprune._choice.watch import FunctionCall, Watch
 from diffprune._graph import ExampleInputs, call_arguments
 

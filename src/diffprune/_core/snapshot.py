@@ -31,7 +31,8 @@ class Snapshot:
         self, roots: Iterable[object], overwritten: Iterable[Tensor] = ()
     ) -> None:
         self._held: dict[int, tuple[Any, Any]] = {}
-        self._values = [(t, t.detach().clone()) for t in dict.fromkeys(overwritten)]
+        tensors = dict.fromkeys(overwritten)
+        self._values = [(t, t.detach().clone(), t.grad) for t in tensors]
         waiting = deque(roots)
         while waiting:
             found = waiting.popleft()
@@ -45,7 +46,8 @@ class Snapshot:
         """Put everything back."""
         for found, content in self._held.values():
             _put_back_(found, content)
-        for tensor, value in self._values:
+        for tensor, value, grad in self._values:
+            tensor.grad = grad
             if tensor.shape == value.shape:
                 tensor.copy_(value)
             else:

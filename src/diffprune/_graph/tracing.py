@@ -6,11 +6,12 @@ module paths on every node, and the origin of integers from `sizes`.
 
 import inspect
 import logging
+import threading
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import torch
 from torch import Tensor, fx, nn
@@ -26,6 +27,9 @@ from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
+
+
+_EXPORTING: Final = threading.RLock()
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
         TraceError: If its control flow depends on values.
     """
     check_plain(model)
-    with mode_readers() as readers:
+    with _EXPORTING, mode_readers() as readers:
         usual = _trace(model, inputs, training=False)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     read = {parameters.get(name) for name in usual.read}  # a tied one by any name
@@ -224,11 +228,11 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
     run = "train" if training else "eval"
     try:
         with (
+            quiet(),
             mode(model, training=training),
             as_written(model),
             narrow(model),
             tracked_sizes(model, run) as log,
-            quiet(),
             torch.no_grad(),
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)
@@ -239,7 +243,17 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Say nothing about exporting, which nobody asked for; failures are explained."""
+    """Say nothing about exporting, which nobody asked for; failures are explained.
+
+    One thread at a time: what is silenced here, and what torch changes while it
+    exports, belongs to the whole process.
+    """
+    with _EXPORTING, _silence():
+        yield
+
+
+@contextmanager
+def _silence() -> Generator[None]:
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

@@ -110,14 +110,23 @@ class AddedGates:
         gating, tensors = gating_of(model).eval(), named_tensors(model)
         for name, factors in gating.sites().items():
             tensors[name].copy_(gating.gated(factors, tensors[name]))
-        self.detach_(model)
-
-    def detach_(self, model: nn.Module) -> None:
-        """Take the gates and their hooks out of the model; parameters stay."""
-        for handle in gating_of(model).handles:
+        for handle in gating.handles:
             handle.remove()
         for module in model.modules():
             module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
+
+    def unfold_(
+        self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]
+    ) -> None:
+        """Put gates back into a model that they were folded into; it keeps its sizes.
+
+        Args:
+            model: The model.
+            groups: As they were when it was gated first.
+            gates: By name.
+        """
+        gating = attach_(model, groups, gates).train(model.training)
+        gating.to(next(model.parameters()).device)
 
     def network(
         self, model: nn.Module, inputs: ExampleInputs, groups: Groups

@@ -13,20 +13,26 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
-from diffprune._pruner.snapshot import Snapshot
 from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import OutputCheck
 from diffprune._surgery.first_shapes import FirstShapes, point_to_
 from diffprune._surgery.keep_masks import widen
-from diffprune._surgery.optimizer_state import Move, check_can_follow, follow_
+from diffprune._surgery.optimizer_state import (
+    Forgotten,
+    Move,
+    all_optimizers,
+    check_can_follow,
+    follow_,
+)
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError, RemovalError
 from diffprune.gates import GateLike
@@ -84,6 +90,7 @@ class GatedModel(Generic[ModuleT]):
         round_to: Widths are cut to multiples of this.
 
     Attributes:
+        resets_state: Whether an optimizer may forget what cannot be cut.
         gates: By name.
         kept: The units of each gate that are left, as they were numbered at first. What
             else is known about units is kept in these numbers.
@@ -111,10 +118,12 @@ class GatedModel(Generic[ModuleT]):
         self.pooled = placement.pooled(model)
         self.kept = {n: torch.arange(gate.size) for n, gate in self.gates.items()}
         self.plan = self.last_cut = Plan({}, {}, {})
+        self.resets_state = False
         self.copies: list[nn.Module] = []
         self.history: list[RemovalRecord] = []
         self.first_groups, self.first_shapes = groups, FirstShapes.of(model)
         self.is_folded = False
+        self._forgotten: list[Forgotten] = []
         self._present = placement.present(model)
         vars(model)[MARK] = True
 
@@ -176,41 +185,37 @@ class GatedModel(Generic[ModuleT]):
         plan = plan_removal(self.groups, keep=cut.by_group())
         check_unchanged(self.model, self.groups)
         tensors, of_gates = named_tensors(self.model), _parameters_of(self.gates)
-        check_can_follow(optimizers, _to_be_cut(plan, tensors, cut, of_gates))
+        optimizers = all_optimizers(optimizers)
+        to_be_cut = _to_be_cut(plan, tensors, cut, of_gates)
+        check_can_follow(optimizers, to_be_cut, may_reset=self.resets_state)
 
         inputs = self.example_inputs
         check = None if step is None else OutputCheck(self.model, inputs)
         models = [self.model, *self.copies]
-        snapshot = Snapshot.of(models, optimizers)
-        held = self.groups, self.plan, dict(self.kept), [*self.history]
-        squares = self.pooled.slopes.squares()
         try:
-            for model in models:
-                # Gates first: parametrized layers are evaluated when they are cut.
-                self.placement.keep_(model, cut)
-                apply_plan_(model, plan)
-            found = check and check.certify()
+            with all_or_nothing(self, *optimizers):
+                for model in models:
+                    # Gates first: parametrized layers are evaluated when they are cut.
+                    self.placement.keep_(model, cut)
+                    apply_plan_(model, plan)
+                found = check and check.certify()
 
-            moves = _moves(plan, tensors, named_tensors(self.model))
-            moves += _gate_moves(of_gates, _parameters_of(self.gates), cut)
-            for optimizer in optimizers:
-                follow_(optimizer, moves)
+                moves = _moves(plan, tensors, named_tensors(self.model))
+                moves += _gate_moves(of_gates, _parameters_of(self.gates), cut)
+                for optimizer in optimizers:
+                    follow_(optimizer, moves)
 
-            self.groups = cut.groups
-            self.plan = replace(self.plan.then(plan), certificate=found)
-            self.last_cut = plan
-            self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
-            self.pooled.slopes.keep_(cut.gates)
-            if step is not None:
-                self.history.append(self.shape(step, found))
-        except BaseException as error:
-            snapshot.restore_()
-            self.groups, self.plan, kept, self.history[:] = held
-            self.kept.update(kept)
-            self.pooled.slopes.load_(squares)
-            if check is not None and isinstance(error, RemovalError):
-                raise self._explained(error, check, cut.by_group()) from error
-            raise
+                self.groups = cut.groups
+                self.plan = replace(self.plan.then(plan), certificate=found)
+                self.last_cut = plan
+                self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
+                self.pooled.slopes.keep_(cut.gates)
+                if step is not None:
+                    self.history.append(self.shape(step, found))
+        except RemovalError as error:
+            if check is None:
+                raise
+            raise self._explained(error, check, cut.by_group()) from error
         return self.history[-1] if step is not None else None
 
     def keep_only_(
@@ -219,7 +224,7 @@ class GatedModel(Generic[ModuleT]):
         atoms: Mapping[Atom, Keep],
         optimizers: Sequence[Optimizer],
     ) -> None:
-        """Keep what another moment of the run had, be it more or less, or do nothing.
+        """Keep what another moment of the run had, be it more or less.
 
         Weights are to be loaded afterwards: units that come back are zeros.
 
@@ -229,22 +234,12 @@ class GatedModel(Generic[ModuleT]):
             optimizers: All that train the parameters.
 
         Raises:
-            ArgumentError: If an optimizer cannot follow.
+            ArgumentError: If an optimizer cannot follow, or gates that the user placed
+                were folded away. Things may have changed by then.
         """
-        snapshot = Snapshot.of([self.model, *self.copies], optimizers)
-        held = self.groups, self.plan, dict(self.kept), [*self.history]
-        try:
-            self._start_over_(optimizers)
-            cut = self.placement.cut(self.model, self.groups, keep, atoms)
-            self.keep_(cut, optimizers, step=None)
-        except BaseException:
-            snapshot.restore_()
-            self.groups, self.plan, kept, self.history[:] = held
-            self.kept.update(kept)
-            raise
-
-    def _start_over_(self, optimizers: Sequence[Optimizer]) -> None:
-        """Give everything the shapes that it had before the first removal."""
+        optimizers = all_optimizers(optimizers)
+        if self.is_folded:
+            self._unfold_(optimizers)
         for model in [self.model, *self.copies]:
             replaced = self.first_shapes.restore_(model)
             for optimizer in optimizers:
@@ -252,6 +247,20 @@ class GatedModel(Generic[ModuleT]):
         self.groups, self.plan = self.first_groups, Plan({}, {}, {})
         self.kept.update({n: torch.arange(g.size) for n, g in self.gates.items()})
         self.history.clear()
+        cut = self.placement.cut(self.model, self.groups, keep, atoms)
+        self.keep_(cut, optimizers, step=None)
+
+    def _unfold_(self, optimizers: Sequence[Optimizer]) -> None:
+        """Put gates back where they were, for other values to be loaded."""
+        for model in self.copies:
+            gates = copy.deepcopy(self.gates)
+            self.placement.unfold_(model, self.first_groups, gates)
+        self.placement.unfold_(self.model, self.first_groups, self.gates)
+        self.pooled = self.placement.pooled(self.model)
+        for held in reversed(self._forgotten):  # a wrapper has the groups of its inner
+            if any(held.optimizer is optimizer for optimizer in optimizers):
+                held.remember_()
+        self.is_folded = False
 
     def read(self, keep: Mapping[str, Keep]) -> dict[str, Keep]:
         """Which units of each gate the data still has when these are kept."""
@@ -293,8 +302,8 @@ class GatedModel(Generic[ModuleT]):
         """Fold the gates into the models and take them out, if outputs stay.
 
         Args:
-            optimizers: They hold the parameters of the gates, and forget what else they
-                know about them: nothing will ever train them.
+            optimizers: They forget the parameters of the gates, as one that is made
+                for the folded model knows nothing of them; their groups stay.
             is_checked: Whether to compare outputs; another run may have done it.
 
         Raises:
@@ -312,12 +321,11 @@ class GatedModel(Generic[ModuleT]):
         self._present = self.present()
         for model in [self.model, *self.copies]:
             self.placement.fold_(model, self.groups)
-        for _, parameter in (
-            p for g in self.gates.values() for p in g.named_parameters()
-        ):
+        gates = [p for g in self.gates.values() for _, p in g.named_parameters()]
+        for parameter in gates:
             parameter.grad = None
-            for optimizer in optimizers:
-                optimizer.state.pop(parameter, None)
+        found = all_optimizers(optimizers)
+        self._forgotten = [Forgotten.by_(optimizer, gates) for optimizer in found]
         self.is_folded = True
 
     def release_(self) -> None:
@@ -325,10 +333,10 @@ class GatedModel(Generic[ModuleT]):
         for model in [self.model, *self.copies]:
             vars(model).pop(MARK, None)
 
-    def detach_(self) -> None:
-        """Leave the model as it was before it got gates."""
-        self.placement.detach_(self.model)
-        vars(self.model).pop(MARK)
+    def tensors(self) -> list[Tensor]:
+        """All that the model and its copies hold, gates included."""
+        models = [self.model, *self.copies]
+        return [tensor for model in models for tensor in named_tensors(model).values()]
 
     def _round_up(self, name: str, keep: Keep) -> Keep:
         """Keep the most promising closed units, where widths have to be multiples."""

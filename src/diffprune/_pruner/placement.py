@@ -111,8 +111,10 @@ class GatePlacement(Protocol):
         """Multiply the gates into the parameters, and take them out of the model."""
         ...
 
-    def detach_(self, model: nn.Module, /) -> None:
-        """Leave the model as if it had never had a pruner."""
+    def unfold_(
+        self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike], /
+    ) -> None:
+        """Put gates back that were folded away, or refuse to."""
         ...
 
     def network(self, model: nn.Module, x: ExampleInputs, groups: Groups, /) -> Network:

@@ -4,16 +4,19 @@ The one place where gates, groups and surgery meet.
 """
 
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from html import escape
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from diffprune._budget import Budget, Controller
 from diffprune._core.shown import Shown
+from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
@@ -42,10 +45,15 @@ from diffprune._pruner.setup import (
 )
 from diffprune._pruner.state import read_state
 from diffprune._pruner.summary import summarise
+from diffprune._pruner.trained_by import (
+    add_gates_,
+    check_not_training,
+    check_optimizers,
+)
 from diffprune._surgery.plan import Plan
 from diffprune.errors import FinishedError
 from diffprune.gates import GateLike
-from diffprune.gates.penalty import parameter_groups
+from diffprune.gates.penalty import named_gates, parameter_groups
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -85,6 +93,9 @@ class Pruner(Generic[ModuleT]):
         on_removal: Called with every `RemovalRecord`.
         on_budget: Called with every budget once the model has met it and recovered, and
             with a plain copy of the model as it then is.
+        on_unknown_state: What to do about an optimizer that remembers something in a
+            form that cannot be cut (8-bit, factorised, flattened): `"refuse"` the
+            removal, or `"reset"` what it remembers of the parameters that are cut.
 
     Raises:
         ArgumentError: If not exactly one of `strength` and `budget` is given, or an
@@ -120,6 +131,7 @@ class Pruner(Generic[ModuleT]):
         round_to: int = 1,
         on_removal: Callable[[RemovalRecord], None] | None = None,
         on_budget: Callable[[Budget, ModuleT], None] | None = None,
+        on_unknown_state: Literal["refuse", "reset"] = "refuse",
     ) -> None:
         when = {"remove_every": remove_every, "reopen": reopen, "patience": patience}
         check_options(strength, budget, on_budget, **when)
@@ -132,18 +144,21 @@ class Pruner(Generic[ModuleT]):
         self._strength = strength
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
-        self._gated = make_gated_model_(
-            model,
-            example_inputs,
-            strength=strength,
-            gate=gate,
-            freeze=freeze,
-            heads=heads,
-            rules=rules,
-            tie=tie,
-            round_to=round_to,
-        )
-        try:
+        self._checked: tuple[int, ...] = ()
+        placed = [t for gate in named_gates(model).values() for t in _tensors(gate)]
+        with all_or_nothing(model, overwritten=placed):
+            self._gated = make_gated_model_(
+                model,
+                example_inputs,
+                strength=strength,
+                gate=gate,
+                freeze=freeze,
+                heads=heads,
+                rules=rules,
+                tie=tie,
+                round_to=round_to,
+            )
+            self._gated.resets_state = on_unknown_state == "reset"
             self._policy = RemovalPolicy(self.gates, self.kept, reopen, patience)
             self._measuring = Measuring(self._gated)
             self.dense = self.shape()
@@ -155,10 +170,7 @@ class Pruner(Generic[ModuleT]):
                 )
             )
             self._strengths = self._compute_strengths()
-            self._listen_()
-        except BaseException:
-            self._gated.detach_()
-            raise
+            self._listen_(self.steps)
 
     @property
     def model(self) -> ModuleT:
@@ -224,31 +236,81 @@ class Pruner(Generic[ModuleT]):
         """
         self._gated.copies.append(find_copy(self.model, model))
 
-    def step(self, *optimizers: Optimizer) -> RemovalRecord | None:
-        """Call after every optimizer step: now and then, removes closed units."""
+    def add_to(
+        self,
+        optimizer: Optimizer,
+        *schedulers: LRScheduler,
+        lr: float | None = None,
+    ) -> None:
+        """Let an optimizer that was made before the pruner train the gates, too.
+
+        They become a group of their own, without weight decay.
+
+        Args:
+            optimizer: Holds the parameters of the model.
+            *schedulers: Those of the optimizer; they scale the new learning rate too.
+            lr: Learning rate of the gates; by default that of the first group.
+
+        Raises:
+            ArgumentError: If the optimizer already holds gates; nothing has changed.
+
+        Examples:
+            >>> import torch
+            >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+            >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            >>> pruner = Pruner(model, torch.rand(4, 3), strength=1e-3)
+            >>> pruner.add_to(optimizer, lr=0.5)
+            >>> [group["lr"] for group in optimizer.param_groups]
+            [0.1, 0.5]
+        """
         self._check_running()
-        self.steps += 1
+        gates = self.parameter_groups()[1]["params"]
+        with all_or_nothing(optimizer, *map(vars, schedulers)):
+            add_gates_(optimizer, schedulers, gates, lr)
+
+    def step(self, *optimizers: Optimizer) -> RemovalRecord | None:
+        """Call after every optimizer step: now and then, removes closed units.
+
+        Args:
+            *optimizers: All that train the model; wrappers are looked into.
+
+        Raises:
+            RemovalError: If outputs would change; everything is as it was before.
+            ArgumentError: If an optimizer is missing or cannot follow; nothing has
+                changed.
+        """
+        self._check_running()
+        self._check_optimizers(optimizers)
+        now, checked = self.steps + 1, tuple(map(id, optimizers))
         self._measuring.end_step()
-        if self.controller is not None:
-            return self._follow_(self.controller, optimizers)
-        every = self._remove_every
-        is_due = every(self.steps) if callable(every) else self.steps % every == 0
-        return self.remove_closed_(*optimizers) if is_due else None
+        self._listen_(now)
+        if not self._is_due(now):
+            self.steps, self._checked = now, checked
+            return None
+        # The last removal for a budget folds the gates into the weights.
+        folded = [] if self.controller is None else self._gated.tensors()
+        with self._all_or_nothing(optimizers, folded):
+            self.steps, self._checked = now, checked
+            if self.controller is not None:
+                return self._follow_(self.controller, optimizers)
+            return self._remove_closed_(optimizers)
 
     def remove_closed_(self, *optimizers: Optimizer) -> RemovalRecord | None:
         """Remove what is closed for good, now; nothing if nothing is.
 
+        Args:
+            *optimizers: All that train the model; none if it is not being trained.
+
         Raises:
             RemovalError: If outputs would change; everything is as it was before.
-            ArgumentError: If an optimizer cannot follow; nothing has changed.
+            ArgumentError: If an optimizer is missing or cannot follow; nothing has
+                changed.
         """
         self._check_running()
-        if self._gated.is_folded or not are_finite(self._parameters()):
-            return None
-        with self._all_or_nothing():
-            cut = self._gated.cut(self._policy.keep())
-            record = self._gated.keep_(cut, optimizers, self.steps)
-        return self._after_removal_(record)
+        if not optimizers:
+            check_not_training(self.model)
+        with self._all_or_nothing(optimizers):
+            return self._remove_closed_(optimizers)
 
     def finalize(self, *optimizers: Optimizer) -> ModuleT:
         """Remove all closed units, fold the gates away, and hand the model back.
@@ -258,18 +320,23 @@ class Pruner(Generic[ModuleT]):
 
         Args:
             *optimizers: Give them to train the model further.
+
+        Raises:
+            RemovalError: If outputs would change; everything is as it was before.
+            ArgumentError: If an optimizer cannot follow; nothing has changed.
         """
         self._check_running()
-        if not self._gated.is_folded and are_finite(self._parameters()):
-            if self.controller is not None:
-                self._meet_(self.controller, optimizers)
-            keep = {name: gate.is_open() for name, gate in self.gates.items()}
-            cut = self._gated.cut(keep)
-            self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
-        self._measuring.forget_()
-        self._gated.fold_()
-        self._gated.release_()
-        self._is_finished = True
+        with self._all_or_nothing(optimizers, self._gated.tensors()):
+            if not self._gated.is_folded and are_finite(self._parameters()):
+                if self.controller is not None:
+                    self._meet_(self.controller, optimizers)
+                keep = {name: gate.is_open() for name, gate in self.gates.items()}
+                cut = self._gated.cut(keep)
+                self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
+            self._measuring.forget_()
+            self._gated.fold_()
+            self._gated.release_()
+            self._is_finished = True
         return self.model
 
     def __repr__(self) -> str:
@@ -329,20 +396,37 @@ class Pruner(Generic[ModuleT]):
         first = gated.first_groups
         saved = read_state(state, first, gated.placement.units(first))
         check_same_budget(state.get("budget"), self.controller)
-        if not self._has_units_of(state):
-            self._measuring.forget_()  # of readers that had another shape
-            gated.keep_only_(saved.gates, saved.atoms, optimizers)
-        gated.history[:] = saved.history
-        self._policy.looks.update(saved.looks)
-        self.steps = saved.steps
-        self._gated.pooled.slopes.load_(saved.squares)
+        with self._all_or_nothing(optimizers, gated.tensors()):
+            is_unfolded = gated.is_folded and not state.get("folded", False)
+            if is_unfolded or not self._has_units_of(state):
+                self._measuring.forget_()  # of readers that had another shape
+                gated.keep_only_(saved.gates, saved.atoms, optimizers)
+            gated.plan = replace(gated.plan, certificate=saved.certificate)
+            gated.history[:] = saved.history
+            self._policy.looks.update(saved.looks)
+            self.steps = saved.steps
+            gated.pooled.slopes.load_(saved.squares)
+            if self.controller is not None:
+                self.controller.load_state_dict(state["budget"])
+            self._strengths = self._compute_strengths()
+            self._measuring.load_state_dict(state.get("measuring"))
+            if state.get("folded", False):
+                gated.fold_(optimizers, is_checked=False)
+            self._listen_(self.steps)
+
+    def _is_due(self, step: int) -> bool:
+        """Whether there is something to do after so many steps."""
         if self.controller is not None:
-            self.controller.load_state_dict(state["budget"])
-        self._strengths = self._compute_strengths()
-        self._measuring.load_state_dict(state.get("measuring"))
-        if state.get("folded", False):
-            gated.fold_(optimizers, is_checked=False)
-        self._listen_()
+            is_measured = self._measuring.is_ready
+            return self.controller.is_due(step, is_measured=is_measured)
+        every = self._remove_every
+        return bool(every(step)) if callable(every) else step % every == 0
+
+    def _remove_closed_(self, optimizers: Sequence[Optimizer]) -> RemovalRecord | None:
+        if self._gated.is_folded or not are_finite(self._parameters()):
+            return None
+        cut = self._gated.cut(self._policy.keep())
+        return self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
 
     def _has_units_of(self, state: Mapping[str, Any]) -> bool:
         """Whether exactly the units of a state are left."""
@@ -353,16 +437,12 @@ class Pruner(Generic[ModuleT]):
         self, controller: Controller, optimizers: Sequence[Optimizer]
     ) -> RemovalRecord | None:
         """Take the next step on the way to a budget."""
-        self._listen_()
-        if not controller.is_due(self.steps, is_measured=self._measuring.is_ready):
-            return None
         if controller.is_closing and not are_finite(self._parameters()):
             return None
         record, before = None, self._before_cut(controller)
-        with self._all_or_nothing():
-            tick = controller.tick(self.steps)
-            if tick.keep is not None:
-                record = self._remove_(controller, tick.keep, optimizers)
+        tick = controller.tick(self.steps)
+        if tick.keep is not None:
+            record = self._remove_(controller, tick.keep, optimizers)
         record = self._after_removal_(record)
         if controller.is_settled and not self._gated.is_folded:
             kept = self._gated.last_cut.tensors
@@ -373,8 +453,8 @@ class Pruner(Generic[ModuleT]):
 
     def _before_cut(self, controller: Controller) -> BeforeCut | None:
         """The model as it is before the last units leave, if it can be fitted then."""
-        inputs, is_last = self._measuring.inputs, controller.is_last_round
-        if not inputs or not controller.is_closing or not is_last:
+        inputs = self._measuring.inputs
+        if not inputs or not controller.is_closing or not controller.fits_what_stays:
             return None
         return BeforeCut(self._gated.without_gates(), inputs)
 
@@ -392,21 +472,20 @@ class Pruner(Generic[ModuleT]):
         record = self._gated.keep_(cut, optimizers, self.steps)
         self._measuring.after_removal_(cut.gates)
         controller.after_removal_()
-        self._listen_()  # as a run does that continues from here
+        self._listen_(self.steps)  # as a run does that is resumed from here
         return record
 
-    def _listen_(self) -> None:
+    def _listen_(self, step: int) -> None:
         """Measure what units are worth if some are about to leave for a budget."""
-        if self.controller is not None and self.controller.is_near(self.steps):
-            self._measuring.listen_(for_refit=self.controller.is_last_round)
+        if self.controller is not None and self.controller.is_near(step):
+            self._measuring.listen_(for_refit=self.controller.fits_what_stays)
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""
-        with self._all_or_nothing():
-            keep = controller.finish()
-            if keep is None:
-                return
-            record = self._remove_(controller, keep, optimizers)
+        keep = controller.finish()
+        if keep is None:
+            return
+        record = self._remove_(controller, keep, optimizers)
         self._after_removal_(record)
         warnings.warn(
             f"the budget was met only now, after {self.steps} steps, and nothing has "
@@ -415,23 +494,24 @@ class Pruner(Generic[ModuleT]):
             stacklevel=3,
         )
 
-    @contextmanager
-    def _all_or_nothing(self) -> Generator[None]:
-        """Leave gates, counts and controller as they were if a removal fails."""
-        gates = {name: _tensors(gate) for name, gate in self.gates.items()}
-        values = {name: [t.clone() for t in found] for name, found in gates.items()}
-        looks, controller = dict(self._policy.looks), self.controller
-        state = None if controller is None else controller.state_dict()
-        try:
-            yield
-        except BaseException:
-            for name, found in gates.items():
-                for tensor, value in zip(found, values[name], strict=True):
-                    tensor.data.copy_(value)
-            self._policy.looks = looks
-            if controller is not None and state is not None:
-                controller.load_state_dict(state)
-            raise
+    def _all_or_nothing(
+        self, optimizers: Sequence[Optimizer], overwritten: Sequence[Tensor] = ()
+    ) -> AbstractContextManager[None]:
+        """Leave everything as it was if a removal fails, or a callback does.
+
+        What closes units writes into the gates; everything else is replaced.
+        """
+        gates = [t for gate in self.gates.values() for t in _tensors(gate)]
+        return all_or_nothing(self, *optimizers, overwritten=[*gates, *overwritten])
+
+    def _check_optimizers(self, optimizers: Sequence[Optimizer]) -> None:
+        """Look once at each set of optimizers."""
+        if not optimizers or tuple(map(id, optimizers)) != self._checked:
+            cut = {place.tensor for group in self.groups for place in group.axes}
+            found = self.model.named_parameters(remove_duplicate=False)
+            parameters = {name: p for name, p in found if name in cut}
+            gates = {} if self._gated.is_folded else self.gates
+            check_optimizers(optimizers, parameters, gates)
 
     def _after_removal_(self, record: RemovalRecord | None) -> RemovalRecord | None:
         """Push on what is left, and tell the user."""

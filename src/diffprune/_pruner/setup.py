@@ -1,6 +1,7 @@
 """Turn the arguments of a `Pruner` into a gated model, strengths and a controller."""
 
 import fnmatch
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,7 @@ from torch import nn
 from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
 from diffprune._choice import Leaving
+from diffprune._core.arguments import count, number
 from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
     ExampleInputs,
@@ -47,11 +49,13 @@ PATIENCE: Final = 30
 
 def by_macs(strength: float) -> Callable[[PruneGroup], float]:
     """Strength per multiply-add: units that cost more are pushed harder."""
+    number("strength", strength)
     return partial(_times, strength, "macs")
 
 
 def by_parameters(strength: float) -> Callable[[PruneGroup], float]:
     """Strength per parameter: units that weigh more are pushed harder."""
+    number("strength", strength)
     return partial(_times, strength, "parameters")
 
 
@@ -157,11 +161,7 @@ def strength_of(strength: Strength, group: PruneGroup) -> float | None:
         patterns = [p for p in strength if fnmatch.fnmatchcase(group.name, p)]
         return strength_of(strength[patterns[0]], group) if patterns else None
     value = strength(group) if callable(strength) else strength
-    if not 0 <= value < float("inf"):
-        raise ArgumentError(
-            f"the strength for `{group.name}` must be finite and >= 0, got {value}."
-        )
-    return float(value)
+    return number(f"the strength for `{group.name}`", value)
 
 
 def make_controller(
@@ -275,14 +275,11 @@ def check_numbers(
     Raises:
         ArgumentError: If there are such.
     """
-    if not callable(remove_every) and remove_every < 1:
-        raise ArgumentError(
-            f"remove_every must be at least one step, got {remove_every}."
-        )
-    if round_to < 1:
-        raise ArgumentError(f"round_to must be at least 1, got {round_to}.")
-    if patience < 1:
-        raise ArgumentError(f"patience must be at least one look, got {patience}.")
+    if not callable(remove_every):
+        count("remove_every", remove_every)
+    count("round_to", round_to)
+    count("patience", patience)
+    number("reopen", reopen, least=-math.inf)
     if not 0 <= reopen <= 0.5:
         raise ArgumentError(
             f"reopen is a probability of at most 1/2, got {reopen}: a unit that is "

@@ -11,6 +11,7 @@ from diffprune._core.types import Float, Int
 from diffprune._graph import Atom, Groups, PruneGroup
 from diffprune._pruner.gated_model import RemovalRecord
 from diffprune._pruner.placement import Keep
+from diffprune._surgery.compare import Certificate
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError
 
@@ -26,6 +27,7 @@ class SavedRun:
         squares: What units were worth, by gate: running squares of gradients.
         steps: Steps the run had made.
         history: Its removals.
+        certificate: Of the last one, if there was any.
     """
 
     gates: Mapping[str, Keep]
@@ -34,6 +36,7 @@ class SavedRun:
     squares: Mapping[str, Float[Tensor, " units"]]
     steps: int
     history: Sequence[RemovalRecord]
+    certificate: Certificate | None
 
 
 def read_state(
@@ -86,7 +89,8 @@ def _read(
         if squares[name].shape != (len(kept[name]),):
             raise ArgumentError(f"it knows {len(squares[name])} squares for `{name}`.")
     history = [RemovalRecord.from_dict(record) for record in state["history"]]
-    return SavedRun(gates, atoms, looks, squares, int(state["steps"]), history)
+    steps = int(state["steps"])
+    return SavedRun(gates, atoms, looks, squares, steps, history, plan.certificate)
 
 
 def as_mask(kept: Sequence[int], length: int) -> Keep:

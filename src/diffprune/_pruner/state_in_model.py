@@ -65,6 +65,7 @@ class StateInModel:
         before_load: Callable[[], Sequence[Optimizer]] = tuple,
     ) -> None:
         self.pruner, self._before_load = pruner, before_load
+        self._is_placed = not _is_gated(pruner.model)
         self._handles: list[RemovableHandle] = [
             pruner.model.register_state_dict_post_hook(_Save(self)),
             pruner.model.register_load_state_dict_pre_hook(_Load(self)),
@@ -78,8 +79,10 @@ class StateInModel:
     def save(self, model: nn.Module, state_dict: dict[str, Any], prefix: str) -> None:
         """Add the pruner's state to that of the model or of a copy of it."""
         if MARK not in vars(model):
-            return  # it has no gates any more
+            return  # it is nobody's any more
         layout, scales = _scales(model)
+        if self._is_placed:
+            layout = PLACED
         state = self.pruner.state_dict() | {"scales": layout}
         # Averages of models expect tensors of one shape: numbers are not in the text.
         state_dict[prefix + KEY] = as_tensor(state)
@@ -136,8 +139,8 @@ class _Nothing:
 @torch.no_grad()
 def _scales(model: nn.Module) -> tuple[list[Scale] | str, Tensor]:
     """What folding would multiply parameters by, end to end, and what is where."""
-    if not any(isinstance(module, Gating) for module in model.modules()):
-        return PLACED, torch.empty(0)
+    if not _is_gated(model):
+        return [], torch.empty(0)
     gating, tensors = gating_of(model), named_tensors(model)
     layout, found = list[Scale](), list[Tensor]()
     with mode(gating, training=False):  # noise must not become a weight
@@ -149,3 +152,8 @@ def _scales(model: nn.Module) -> tuple[list[Scale] | str, Tensor]:
                 layout.append((same, dim, len(scale)))
                 found.append(scale.double())
     return layout, torch.cat(found)
+
+
+def _is_gated(model: nn.Module) -> bool:
+    """Whether diffprune has added gates, and they are not folded away."""
+    return any(isinstance(module, Gating) for module in model.modules())

@@ -16,6 +16,7 @@ from diffprune._pruner.gate_absorption import absorb_
 from diffprune._pruner.gate_links import GateRule, needed_units
 from diffprune._pruner.placement import Cut, Keep, Layout, keep_gates_
 from diffprune._surgery.replacement_modules import Select
+from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate, GateLike, fold_gates
 from diffprune.gates.penalty import named_gates
 from diffprune.gates.pooled import PooledGates
@@ -67,7 +68,6 @@ class UserGates:
         self._rule, self._find = rule, find
         self._links = {link.gate: link for link in rule.links}
         self._sizes = {name: gate.size for name, gate in named_gates(model).items()}
-        self._state = {n: v.clone() for n, v in _tensors_of_gates(model).items()}
         install_(model)
 
     def gates(self, model: nn.Module) -> dict[str, GateLike]:
@@ -160,18 +160,20 @@ class UserGates:
             path, _, attribute = name.rpartition(".")
             setattr(model.get_submodule(path), attribute, plain.train(model.training))
 
-    @torch.no_grad()
-    def detach_(self, model: nn.Module) -> None:
-        """Leave the gates as they were before the pruner was made."""
-        for name, tensor in _tensors_of_gates(model).items():
-            tensor.copy_(self._state[name])
-        for gate in named_gates(model).values():
-            gate.listener = None
-            selection = gate._modules.pop(NAME)  # noqa: SLF001 - undoes add_module
-            hooks = gate._forward_pre_hooks  # noqa: SLF001 - the handle was not copied
-            for number, hook in [*hooks.items()]:
-                if getattr(hook, "__self__", None) is selection:
-                    del hooks[number]
+    def unfold_(
+        self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]
+    ) -> None:
+        """Refuse: other layers are in the places of these gates by now.
+
+        Raises:
+            ArgumentError: Always.
+        """
+        del model, groups, gates
+        raise ArgumentError(
+            "the budget is met and the gates that you placed are folded away, so this "
+            "run cannot go back to a state that has them.\nLoad it into a new `Pruner` "
+            "of a fresh model."
+        )
 
     def network(self, model: nn.Module, inputs: ExampleInputs, _: Groups) -> Network:
         """The model as it will be in use, without gates: what costs are about."""
@@ -204,11 +206,3 @@ def _layout(
 
 def _counts_up(numbers: Int[Tensor, " n"], length: int) -> bool:
     return torch.equal(numbers, torch.arange(length))
-
-
-def _tensors_of_gates(model: nn.Module) -> dict[str, Tensor]:
-    return {
-        f"{name}.{key}": tensor
-        for name, gate in named_gates(model).items()
-        for key, tensor in gate.state_dict().items()
-    }

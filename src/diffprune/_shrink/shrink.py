@@ -291,8 +291,8 @@ def _limits(budget: Budget, network: Network, round_to: int) -> tuple[Limit, ...
             "says why."
         )
     (limits,) = make_limits([budget], network)
-    least = max(LEAST_UNITS, round_to)
-    check_reachable(limits, network.widths().clamp(max=least))
+    fewest = network.widths().clamp(max=round_to)
+    check_reachable(limits, fewest, advice="or freeze less.")
     return limits
 
 
@@ -306,12 +306,16 @@ def _fitting(
 
     Where time is limited, what was chosen is timed, and chosen again if it takes more.
     """
-    widths = allocate(leaving, as_costs(limits), round_to=round_to)
+    costs = as_costs(limits)
+    fits_two = costs.fit(network.widths().clamp(max=max(LEAST_UNITS, round_to)))
+    least = LEAST_UNITS if fits_two else 1
+    widths = allocate(leaving, costs, least=least, round_to=round_to)
     for _ in range(_TRIALS if any(one.name == "latency" for one in limits) else 0):
         limits = _timed(network, limits, widths)
         if max(limit.used(_tensor(widths)) for limit in limits) <= 1:
             break
-        widths = allocate(leaving, as_costs(limits), round_to=round_to)
+        costs = as_costs(limits)
+        widths = allocate(leaving, costs, least=least, round_to=round_to)
     pairs = zip(leaving, widths, strict=True)
     return {group.name: group.keep(width) for group, width in pairs}, limits
 

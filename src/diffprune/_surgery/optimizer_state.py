@@ -2,11 +2,13 @@
 
 Whatever an optimizer remembers per element of a parameter has the parameter's shape, or
 that shape with some dimensions reduced to one; it is cut in the same places. Scalars
-stay. Anything else cannot be followed, and is refused before anything is touched.
+stay. Anything else cannot be followed: it is refused before anything is touched, or
+forgotten where the user allows that.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +18,8 @@ from torch.utils import _pytree as pytree
 from diffprune._surgery.apply import select
 from diffprune._surgery.plan import Indices
 from diffprune.errors import ArgumentError
+
+_PLAIN: Final = (Tensor, nn.Parameter)
 
 
 @dataclass(frozen=True)
@@ -27,20 +31,81 @@ class Move:
     dims: Mapping[int, Indices]
 
 
+@dataclass(frozen=True)
+class Forgotten:
+    """Parameters that an optimizer trains no more, and may train again.
+
+    Attributes:
+        optimizer: The optimizer; it has as many groups as before.
+        groups: What each of its groups held.
+    """
+
+    optimizer: Optimizer
+    groups: Sequence[list[nn.Parameter]]
+
+    @classmethod
+    def by_(
+        cls, optimizer: Optimizer, parameters: Iterable[nn.Parameter]
+    ) -> "Forgotten":
+        """Let an optimizer forget some parameters, and all that it knows of them."""
+        gone = set(parameters)
+        before = cls(optimizer, [group["params"] for group in optimizer.param_groups])
+        for group in optimizer.param_groups:
+            group["params"] = [p for p in group["params"] if p not in gone]
+        for parameter in gone:
+            optimizer.state.pop(parameter, None)
+        return before
+
+    def remember_(self) -> None:
+        """Let the optimizer train them again, in the same places."""
+        for group, held in zip(self.optimizer.param_groups, self.groups, strict=True):
+            group["params"] = held
+
+
+def all_optimizers(given: Iterable[Any]) -> list[Optimizer]:
+    """Optimizers, and those that they wrap: SAM, Lookahead, Accelerate.
+
+    Raises:
+        ArgumentError: If something is no optimizer, and wraps none.
+    """
+    found: dict[int, Optimizer] = {}
+    for one in given:
+        inner = [held for held in _attributes(one) if isinstance(held, Optimizer)]
+        if not isinstance(one, Optimizer) and not inner:
+            raise ArgumentError(
+                f"got a {type(one).__name__} where an optimizer is needed.\n"
+                "Pass the `torch.optim.Optimizer` that trains the model."
+            )
+        if isinstance(one, Optimizer) and id(one) not in found:
+            found[id(one)] = one
+        new = [held for held in inner if id(held) not in found]
+        found |= {id(held): held for held in all_optimizers(new)}
+    return list(found.values())
+
+
+def held_by(optimizers: Iterable[Optimizer]) -> set[Tensor]:
+    """All parameters that optimizers train."""
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    return {parameter for group in groups for parameter in group["params"]}
+
+
 def check_can_follow(
-    optimizers: Sequence[Optimizer], cut: Mapping[str, nn.Parameter]
+    optimizers: Sequence[Optimizer],
+    cut: Mapping[str, nn.Parameter],
+    *,
+    may_reset: bool = False,
 ) -> None:
     """Refuse, by name, what no optimizer holds, and what one remembers oddly.
 
     Args:
         optimizers: All that train the parameters; none if they are not trained.
         cut: The parameters to be cut, by name.
+        may_reset: Whether what is remembered oddly may be forgotten.
 
     Raises:
         ArgumentError: If there is any.
     """
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    held = {parameter for group in groups for parameter in group["params"]}
+    held = held_by(optimizers)
     for name, parameter in cut.items():
         if optimizers and parameter.requires_grad and parameter not in held:
             raise ArgumentError(
@@ -50,44 +115,101 @@ def check_can_follow(
             )
     names: dict[Tensor, str] = {p: name for name, p in cut.items()}
     for optimizer in optimizers:
-        _check_state(optimizer, names)
-
-
-def _check_state(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
-    """Refuse odd state of any parameter: it may be that of all of them together."""
-    for parameter, state in optimizer.state.items():
-        for key, value in state.items():
-            tensors = [v for v in pytree.tree_leaves(value) if isinstance(v, Tensor)]
-            if isinstance(value, Tensor) and _follows(value, parameter):
-                continue
-            if tensors:
-                raise ArgumentError(
-                    f"{type(optimizer).__name__} keeps `{key}` of shape "
-                    f"{tuple(tensors[0].shape)} for `{names.get(parameter, '?')}` of "
-                    f"shape {tuple(parameter.shape)}: diffprune cannot tell how to cut "
-                    "it.\nUse an optimizer whose state has the shape of its parameters."
-                )
+        _check_lists(optimizer, names)
+        if not may_reset:
+            _check_state(optimizer, names)
 
 
 def follow_(optimizer: Optimizer, moves: Sequence[Move]) -> None:
-    """Put the new parameters in place of the old, with the state of what survived."""
+    """Put the new parameters in place of the old, with the state of what survived.
+
+    State that cannot be cut is left out: the optimizer begins anew with the parameter.
+    """
     by_old = {move.old: move for move in moves}
     for group in optimizer.param_groups:
         group["params"] = [by_old[p].new if p in by_old else p for p in group["params"]]
     for move in moves:
         if move.old in optimizer.state:
             state = optimizer.state.pop(move.old)
-            optimizer.state[move.new] = {
-                key: _cut(value, move) if isinstance(value, Tensor) else value
-                for key, value in state.items()
-            }
+            if _odd_key(state, move.old) is None:
+                optimizer.state[move.new] = {
+                    key: _cut(value, move) if isinstance(value, Tensor) else value
+                    for key, value in state.items()
+                }
+
+
+def _check_lists(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
+    """Refuse an optimizer with a second list of its parameters, which would be stale.
+
+    Raises:
+        ArgumentError: If it has one.
+    """
+    for attribute, value in vars(optimizer).items():
+        if attribute in {"param_groups", "state"} or isinstance(value, Optimizer):
+            continue
+        for leaf in pytree.tree_leaves(value):
+            if isinstance(leaf, nn.Parameter) and leaf in names:
+                raise ArgumentError(
+                    f"{type(optimizer).__name__} keeps a list of its own, "
+                    f"`{attribute}`, with `{names[leaf]}` in it, and cannot follow a "
+                    "removal.\nUse an optimizer that keeps its parameters in "
+                    "`param_groups` alone."
+                )
+
+
+def _check_state(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
+    """Refuse odd state of any parameter: it may be that of all of them together."""
+    for parameter, state in optimizer.state.items():
+        key = _odd_key(state, parameter)
+        if key is not None:
+            first = next(t for t in pytree.tree_leaves(state[key]) if _is_tensor(t))
+            raise ArgumentError(
+                f"{type(optimizer).__name__} keeps `{key}` of shape "
+                f"{tuple(first.shape)} for `{names.get(parameter, '?')}` of shape "
+                f"{tuple(parameter.shape)}, as a {type(first).__name__}: diffprune "
+                "cannot tell how to cut it.\nUse an optimizer whose state has the "
+                "shape of its parameters, or let it begin anew with every parameter "
+                'that is cut: `Pruner(..., on_unknown_state="reset")`.'
+            )
+
+
+def _odd_key(state: Mapping[str, Any], parameter: Tensor) -> str | None:
+    """What is remembered in a form that cannot be cut, if anything is."""
+    for key, value in state.items():
+        if isinstance(value, Tensor):
+            if not _follows(value, parameter):
+                return key
+        elif any(map(_is_tensor, pytree.tree_leaves(value))):
+            return key
+    return None
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, Tensor)
+
+
+def _attributes(one: object) -> list[Any]:
+    return list(vars(one).values()) if hasattr(one, "__dict__") else []
 
 
 def _follows(state: Tensor, parameter: Tensor) -> bool:
+    if not _can_be_indexed(state):
+        return False
     if state.numel() == 1:
         return True
     pairs = zip(state.shape, parameter.shape, strict=False)
     return state.ndim == parameter.ndim and all(n in (1, full) for n, full in pairs)
+
+
+def _can_be_indexed(state: Tensor) -> bool:
+    """Whether a tensor of another library, which may hold fewer bits, can be cut."""
+    if type(state) in _PLAIN or state.ndim == 0:
+        return True
+    try:
+        state.index_select(0, torch.zeros(1, dtype=torch.long, device=state.device))
+    except Exception:  # noqa: BLE001 - whatever it raises is a no
+        return False
+    return True
 
 
 @torch.no_grad()

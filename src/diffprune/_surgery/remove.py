@@ -129,7 +129,8 @@ def removal(
     plan = replace(plan, certificate=certificate)
     if refit is None:
         return Removal(small, plan)
-    read = {place.tensor for group in groups for place in group.axes if place.is_read}
+    cut_ones = [groups[name] for name, units in keep.items() if not units.all()]
+    read = {place.tensor for group in cut_ones for place in group.axes if place.is_read}
     return Removal(small, plan, refit_(small, model, plan.tensors, refit, read=read))
 
 

@@ -1,10 +1,12 @@
 """What a gate cannot work with, and what to write instead; knows only the arguments."""
 
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from diffprune._core.arguments import count, number
 from diffprune._core.types import Bool, Float, Int
 from diffprune.errors import ArgumentError
 from diffprune.gates.functional import Activation
@@ -14,8 +16,8 @@ def check_units(
     size: int, u: Activation, index: Int[Tensor, "..."] | None, min_open: int
 ) -> None:
     """Check what there is to gate."""
-    if size < 1:
-        raise ArgumentError(f"a gate needs at least one unit, got size={size}.")
+    count("size", size)
+    count("min_open", min_open, least=0)
     if not callable(u) and u not in {"sigmoid", "softmax"}:
         raise ArgumentError(f"u must be 'sigmoid', 'softmax' or a callable, got {u!r}.")
     if u == "softmax" and size == 1:
@@ -23,8 +25,6 @@ def check_units(
             "softmax units compete, and a single unit has nothing to compete with.\n"
             "Use Gate(1, u='sigmoid')."
         )
-    if min_open < 0:
-        raise ArgumentError(f"min_open counts units, got {min_open}; 0 means no floor.")
     if index is not None:
         _check_index(index, size)
 
@@ -50,16 +50,18 @@ def check_ranges(
     beta_margin: float,
 ) -> None:
     """Check that each number lies where its formula is defined."""
+    given = {"sigma": sigma, "sharpness": sharpness, "init_std": init_std}
+    for name, value in given.items():
+        number(name, value)
+    number("beta_margin", beta_margin)
+    if dropout is not None:
+        number("dropout", dropout, least=-math.inf)
     if not sigma > 0:
         raise ArgumentError(f"sigma is a standard deviation and positive, got {sigma}.")
     if dropout is not None and not 0 < dropout < 1:
         raise ArgumentError(
             f"dropout is a rate between 0 and 1, got {dropout}; None turns it off."
         )
-    if not sharpness >= 0:
-        raise ArgumentError(f"sharpness must be at least 0, got {sharpness}.")
-    if not init_std >= 0:
-        raise ArgumentError(f"init_std must be at least 0, got {init_std}.")
     if not 0 < beta_margin < 1:
         raise ArgumentError(
             f"beta_margin must lie between 0 and 1, got {beta_margin}: at 1 the "

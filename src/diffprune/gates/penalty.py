@@ -6,6 +6,7 @@ from typing import Any, TypeVar, overload
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.arguments import number
 from diffprune._core.types import Float
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates.base import BaseGate
@@ -60,6 +61,10 @@ def parameter_groups(
         >>> torch.optim.AdamW(groups).param_groups[1]["weight_decay"]
         0.0
     """
+    given = {"weight_decay": weight_decay, "lr": lr, "gate_lr": gate_lr}
+    for name, value in given.items():
+        if value is not None and not isinstance(value, Tensor):
+            number(name, value)
     of_gates = dict.fromkeys(
         p for m in model.modules() if isinstance(m, GateLike) for p in m.parameters()
     )

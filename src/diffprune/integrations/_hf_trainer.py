@@ -19,6 +19,7 @@ from diffprune.errors import ArgumentError
 from diffprune.integrations._hf_widths import EqualWidths
 from diffprune.integrations._training import (
     add_penalty_,
+    check_alone,
     check_held,
     set_gates_apart_,
     with_steps,
@@ -76,6 +77,7 @@ class Pruning(TrainerCallback):
     ) -> None:
         """Gate the model, before an optimizer is made or a checkpoint is loaded."""
         del state, control
+        check_alone(args.world_size)
         model: nn.Module = kwargs["model"]
         options = dict(self._options)
         options["budget"] = with_steps(options.get("budget"), args.max_steps)

@@ -167,7 +167,12 @@ def _class(
         for dim, kept in dims.items():
             shapes[name][dim] = len(kept)
     is_all = shapes == {n: list(shape) for n, shape in _shapes(built).items()}
-    return Class(fields, tuple(matched), size) if is_all else None
+    each = {name: values[name] // size for name in fields}
+    is_free = all(
+        _config(model, {name: unit * left for name, unit in each.items()}) is not None
+        for left in range(1, size)
+    )
+    return Class(fields, tuple(matched), size) if is_all and is_free else None
 
 
 def _agrees(model: nn.Module, built: nn.Module, plan: Plan) -> bool:
@@ -199,12 +204,24 @@ def _rest(model: nn.Module) -> list[object]:
     return [floats, [tensor.shape for tensor in unsaved]]
 
 
-def _build(model: PreTrainedModel, changes: Mapping[str, int]) -> nn.Module | None:
-    """The model with other numbers in its config, without weights; None if none can."""
+def _config(model: PreTrainedModel, changes: Mapping[str, int]) -> Any:  # noqa: ANN401 - of any architecture
+    """The config with other numbers in it; None if it cannot have them."""
     config = copy.deepcopy(model.config)
     try:
         for name, value in changes.items():
             setattr(config, name, value)
+        config.validate()  # as `from_pretrained` does
+    except Exception:  # noqa: BLE001 - whatever a config thinks of such a number
+        return None
+    return config
+
+
+def _build(model: PreTrainedModel, changes: Mapping[str, int]) -> nn.Module | None:
+    """The model with other numbers in its config, without weights; None if none can."""
+    config = _config(model, changes)
+    if config is None:
+        return None
+    try:
         with torch.device("meta"):
             return type(model)(config)
     except Exception:  # noqa: BLE001 - whatever a model thinks of such a config

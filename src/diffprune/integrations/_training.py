@@ -15,9 +15,24 @@ from torch.optim import Optimizer
 
 from diffprune._budget import Budget
 from diffprune._pruner import Pruner
+from diffprune._pruner.trained_by import APART
 from diffprune.errors import ArgumentError
 
 _OURS = "_diffprune_set_apart"
+
+
+def check_alone(processes: int) -> None:
+    """Refuse training by several processes.
+
+    Raises:
+        ArgumentError: If there is more than one.
+    """
+    if processes > 1:
+        raise ArgumentError(
+            f"{processes} processes train this model, and each would choose by its own "
+            "data which units leave: their models would differ.\nPrune with one "
+            "process, and train the small model with many."
+        )
 
 
 def add_penalty_(
@@ -34,7 +49,7 @@ def add_penalty_(
         The penalty.
     """
     held = {p for o in optimizers for group in o.param_groups for p in group["params"]}
-    gates = [p for p in gate_parameters(pruner) if p in held and p.requires_grad]
+    gates = [p for p in gate_parameters(pruner) if p in held]
     with torch.enable_grad():
         penalty = pruner.penalty()
     if gates and not penalty.is_leaf:  # one, if nothing is to be pushed
@@ -45,8 +60,8 @@ def add_penalty_(
 
 
 def gate_parameters(pruner: Pruner[Any]) -> list[nn.Parameter]:
-    """The parameters of all gates, as they are now."""
-    return [p for gate in pruner.gates.values() for _, p in gate.named_parameters()]
+    """What is trained of the gates in the model; nothing once they are folded away."""
+    return pruner.parameter_groups()[1]["params"]
 
 
 def check_held(pruner: Pruner[Any], optimizers: Sequence[Optimizer]) -> None:
@@ -57,7 +72,7 @@ def check_held(pruner: Pruner[Any], optimizers: Sequence[Optimizer]) -> None:
     """
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     held = {parameter for group in groups for parameter in group["params"]}
-    if any(p.requires_grad and p not in held for p in gate_parameters(pruner)):
+    if any(p not in held for p in gate_parameters(pruner)):
         raise ArgumentError(
             "no optimizer trains the gates. Build it from all parameters of the model, "
             "after it got its gates: leave that to the trainer, or type "
@@ -86,6 +101,7 @@ def set_gates_apart_(
     def after(optimizer: Optimizer, *_: object) -> None:
         _join_(optimizer)
 
+    vars(optimizer)[APART] = True
     optimizer.register_step_pre_hook(before)
     optimizer.register_step_post_hook(after)
 

@@ -6,8 +6,7 @@ from torch.optim import Optimizer
 
 from diffprune._pruner import Pruner
 from diffprune._pruner.state_in_model import StateInModel
-from diffprune.errors import ArgumentError
-from diffprune.integrations._training import check_held, set_gates_apart_
+from diffprune.integrations._training import check_alone, check_held, set_gates_apart_
 
 
 def register(
@@ -26,14 +25,9 @@ def register(
             decayed, whatever groups they are in.
 
     Raises:
-        ArgumentError: If no optimizer trains the gates, or the accelerator shards the
-            model, which cannot be cut then.
+        ArgumentError: If no optimizer trains the gates, or several processes train.
     """
-    if accelerator.distributed_type in ("FSDP", "DEEPSPEED", "MEGATRON_LM"):
-        raise ArgumentError(
-            f"{accelerator.distributed_type} divides parameters among processes, and a "
-            "pruner cuts whole ones: train without it, or prune first."
-        )
+    check_alone(accelerator.num_processes)
     check_held(pruner, optimizers)
     for optimizer in optimizers:
         inner = getattr(optimizer, "optimizer", optimizer)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
-from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.optim import Optimizer
@@ -19,6 +18,7 @@ from diffprune._surgery.first_shapes import FirstShapes
 from diffprune.errors import ArgumentError
 from diffprune.integrations._training import (
     add_penalty_,
+    check_alone,
     check_held,
     set_gates_apart_,
     with_steps,
@@ -120,13 +120,12 @@ class Pruning(Callback):
         batch_idx: int,
     ) -> None:
         """Count a step, if the optimizer has taken one, and remove what is due."""
-        del outputs, batch, batch_idx
+        del pl_module, outputs, batch, batch_idx
         if trainer.global_step == self._steps:
             return
         self._steps = trainer.global_step
         record = self._running().step(*trainer.optimizers)
         if record is not None:
-            _follow_(trainer, pl_module)
             for logger in trainer.loggers:
                 logger.log_metrics(_metrics(record), trainer.global_step)
 
@@ -179,6 +178,7 @@ class Pruning(Callback):
             )
         if self.pruner is not None:
             return
+        check_alone(trainer.world_size)
         if any(True for _ in self._copies(trainer, pl_module)):
             raise ArgumentError(
                 "a callback has copied the module before it got its gates.\n"
@@ -270,13 +270,6 @@ def load_from_checkpoint(
     module: Any = Loading.load_from_checkpoint(checkpoint_path, **options)
     module.__class__ = cls
     return module
-
-
-def _follow_(trainer: Trainer, pl_module: LightningModule) -> None:
-    """Give the strategy a wrapper that knows the new parameters."""
-    if isinstance(trainer.strategy, DDPStrategy):
-        trainer.strategy.model = pl_module
-        trainer.strategy.configure_ddp()
 
 
 def _metrics(record: RemovalRecord) -> dict[str, float]:

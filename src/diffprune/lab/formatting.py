@@ -79,6 +79,18 @@ def duration(seconds: float) -> str:
     return f"{seconds / 1e-6:.3g} µs"
 
 
+def cost(name: str, amount: float) -> str:
+    """What a model costs, in the unit of that cost.
+
+    Examples:
+        >>> cost("macs", 2_293_000.0), cost("size", 52_100.0), cost("latency", 0.0123)
+        ('2.29M', '52.1 kB', '12.3 ms')
+    """
+    if name == "latency":
+        return duration(amount)
+    return (file_size if name in {"memory", "size"} else short)(int(amount))
+
+
 def listed(names: Iterable[str]) -> str:
     """Names for a message.
 

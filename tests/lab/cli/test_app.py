@@ -65,6 +65,7 @@ def test_a_shell_completes_commands():
         "export runs/mine --to safetensors",
         "inspect mine.py:model --input 1,3",
         "report runs/mine --no-measure",
+        "shrink mine.py:task --budget macs=0.5 --out small",
         "train mine.py:task --epochs 1 --out runs/another",
     ],
 )

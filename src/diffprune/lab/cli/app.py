@@ -11,6 +11,7 @@ from diffprune.lab.cli.export_command import export
 from diffprune.lab.cli.inspect_command import inspect
 from diffprune.lab.cli.output import EXIT_CODES, epilog, examples
 from diffprune.lab.cli.report_command import report
+from diffprune.lab.cli.shrink_command import shrink
 from diffprune.lab.cli.sweep_command import sweep
 from diffprune.lab.cli.train_command import train
 
@@ -46,5 +47,5 @@ def main(
     """Neural networks that get smaller while they train."""
 
 
-for _command in (demo, inspect, train, sweep, compare, bench, export, report):
+for _command in (demo, inspect, train, shrink, sweep, compare, bench, export, report):
     app.command(epilog=epilog(_command))(_command)

@@ -6,11 +6,13 @@ compared and written as JSON.
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from diffprune._budget import Budget
+from diffprune._core.arguments import count, number
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab.formatting import listed
@@ -79,14 +81,11 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         if self.epochs < 1:
             raise ArgumentError(
                 f"training needs at least one epoch, got {self.epochs}.\n"
                 "Type `--epochs 1` or more, or leave it out for the usual number."
-            )
-        if self.batch_size < 1:
-            raise ArgumentError(
-                f"batch_size must be at least 1, got {self.batch_size}."
             )
         if self.strength is not None and self.budget is not None:
             raise ArgumentError(
@@ -126,6 +125,18 @@ class Recipe:
         """Read what `to_dict` wrote, also by way of JSON."""
         tuples: dict[str, Any] = {"decay_after": tuple(data["decay_after"])}
         return cls(**{**data, **tuples})
+
+
+def _check_numbers(recipe: Recipe) -> None:
+    """Refuse numbers that cannot be meant, by name."""
+    count("epochs", recipe.epochs, least=-sys.maxsize)
+    count("batch_size", recipe.batch_size)
+    count("seed", recipe.seed, least=0)
+    number("lr", recipe.lr)
+    for name in ("gate_lr", "weight_decay", "clip_norm", "strength"):
+        value = getattr(recipe, name)
+        if value is not None and not isinstance(value, Mapping):
+            number(name, value)
 
 
 MakeRecipe = Callable[[int], Recipe]

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from diffprune._choice.recurrent import is_recurrent, run_unrolled
+from diffprune._choice.unrolled import is_recurrent, run_unrolled
 from diffprune._choice.watch import Watch
 
 

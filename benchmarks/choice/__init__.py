@@ -1,0 +1,1 @@
+"""Which units to keep: diffprune against Torch-Pruning, at equal cost and compute."""

@@ -1,0 +1,69 @@
+import pytest
+import torch
+from torch import nn
+
+from benchmarks.choice import record, table, training
+from benchmarks.choice.networks import Reader, ResNet, ViT
+from benchmarks.choice.record import Record
+
+
+def cell(method, seed, error, **given):
+    return Record(
+        **{"kind": "cell", "task": "lenet5", "seed": seed, "method": method}
+        | {"target": 0.5, "macs": 0.49, "test_error": error}
+        | given
+    )
+
+
+RECORDS = [
+    Record(kind="dense", task="lenet5", seed=0, test_error=5.0),
+    cell("diffprune", 0, 6.0),
+    cell("diffprune", 1, 7.0),
+    cell("TP L1 global", 0, 9.0),
+    cell("TP L1 global", 1, 8.0),
+    cell("TP L2 global", 0, 1.0),  # lacks a seed, so it is no peer of both
+    cell("TP L1 global + refit", 0, 6.5),
+    cell("TP L1 global + refit", 1, 6.5),
+]
+
+
+def test_the_best_peer_is_compared_seed_by_seed():
+    row = table.summary(RECORDS).splitlines()[2]
+    assert "| 6.50 ± 0.50 | 8.50 ± 0.50 (L1 global) | -2.00 ± 1.00 |" in row
+    assert "| 6.50 ± 0.00 (L1 global) | 0.00 ± 0.50 | 2 |" in row
+
+
+def test_a_seed_that_no_peer_has_yet_waits():
+    row = table.summary([*RECORDS, cell("diffprune", 2, 60.0)]).splitlines()[2]
+    assert row == table.summary(RECORDS).splitlines()[2]
+
+
+def test_a_network_that_costs_more_than_it_may_does_not_count():
+    records = [cell("diffprune", 0, 6.0, macs=0.51), cell("TP L1 global", 0, 9.0)]
+    records.append(RECORDS[0])
+    row = table.summary(records).splitlines()[2]
+    assert "| cannot | 9.00 (L1 global) |" in row
+    assert "| diffprune | cannot |" in table.detail(records, "lenet5")
+
+
+def test_records_are_read_as_they_were_written(tmp_path):
+    path = tmp_path / "records.jsonl"
+    for one in RECORDS:
+        record.append(one, path)
+    record.append(cell("diffprune", 0, 3.0), path)  # the newest counts
+    found = record.load(path)
+    assert found[RECORDS[1].key].test_error == 3.0
+    assert [*found] == [one.key for one in RECORDS]
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "expected"),
+    [
+        (nn.Linear(3, 5), (1, 3), 15),
+        (ResNet(), (1, 3, 32, 32), 3_125_888),
+        (ViT(), (1, 3, 32, 32), 1_311_360),
+        (Reader(), (1, 1, 28, 28), 28 * 4 * 64 * (28 + 64 + 64 + 64) + 640),
+    ],
+)
+def test_multiply_adds_are_those_of_every_layer(model, shape, expected):
+    assert training.macs(model, torch.zeros(shape)) == expected
