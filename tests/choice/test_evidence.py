@@ -155,6 +155,8 @@ def total(outputs, _):
 PLAIN = {
     "bilinear",
     "weight_norm",
+    "weight_norm_hooks",
+    "einsum_dots",
     "einsum_attention",
     "cosine_classifier",
     "ensemble",

@@ -28,6 +28,13 @@ def test_an_op_without_a_rule_freezes_and_is_reported(between, reason):
     assert "Teach it with `rules={torch.ops.aten.fft_rfft: rule}`" in text
 
 
+def test_vmap_freezes_what_goes_through_it(between, reason):
+    rows = torch.vmap(lambda row: row.relu())
+    text = reason(between(lambda m, h: m.last(rows(h))))
+    assert "no rule says how this form of op maps channels: `_add_batch_dim`" in text
+    assert "Write it without `torch.vmap`, or leave these layers out." in text
+
+
 @pytest.mark.parametrize(
     ("op", "expected"),
     [(aten.add_.Tensor, True), (aten.add.out, False), (aten.__and__.Tensor, False)],

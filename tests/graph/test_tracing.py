@@ -1,11 +1,12 @@
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch import nn
 
-from diffprune import find_groups
+from diffprune import find_groups, remove
 from diffprune._graph.tracing import call_arguments, mode, trace
 from diffprune.errors import ArgumentError, TraceError
 
@@ -32,6 +33,35 @@ class Auxiliary(nn.Module):
         hidden = self.body(x).relu()
         out = self.head(hidden)
         return (out, self.auxiliary(hidden)) if self.training else out
+
+
+class Choosing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 7), nn.Linear(7, 3)
+
+    def forward(self, x):
+        chosen = torch.cond(x.sum() > 0, torch.relu, torch.sin, (self.up(x),))
+        return self.down(chosen)
+
+
+@dataclass
+class Unregistered:
+    logits: torch.Tensor
+
+
+@dataclass
+class Registered:
+    logits: torch.Tensor
+
+
+class Returning(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.up, self.down, self.kind = nn.Linear(4, 7), nn.Linear(7, 3), kind
+
+    def forward(self, x):
+        return self.kind(self.down(self.up(x).relu()))
 
 
 def state(model):
@@ -82,6 +112,24 @@ FAILING = {
         ArgumentError,
         "`weight` has no shape yet: its layer is lazy",
     ),
+    "cond": (
+        Choosing,
+        (2, 4),
+        TraceError,
+        "Choosing cannot be traced: .*\n.*`torch.cond`.*Prune the submodules",
+    ),
+    "unknown output": (
+        lambda: Returning(Unregistered),
+        (2, 4),
+        TraceError,
+        r"Returning cannot be traced: .*\n.*register_dataclass\(TheClass\)`",
+    ),
+    "inference": (
+        torch.inference_mode()(lambda: nn.Linear(4, 5)),
+        (2, 4),
+        ArgumentError,
+        r"`weight` was made within `torch.inference_mode\(\)`.*\nBuild or load",
+    ),
 }
 
 
@@ -95,7 +143,15 @@ def test_failures_say_what_to_do(build, shape, error, message):
         find_groups(build(), torch.rand(shape))
 
 
-@pytest.mark.parametrize("name", ["branches on values", "inputs do not fit"])
+def test_a_dataclass_that_torch_knows_is_looked_into():
+    torch.export.register_dataclass(Registered)
+    model, x = Returning(Registered), torch.rand(2, 4)
+    small = remove(model, x, keep={"up": torch.arange(7) < 3})
+    assert small.up.out_features == 3
+    assert isinstance(small(x), Registered)
+
+
+@pytest.mark.parametrize("name", ["branches on values", "inputs do not fit", "cond"])
 def test_failures_change_nothing(name, caplog):
     build, shape, error, _ = FAILING[name]
     model = build()

@@ -90,6 +90,8 @@ def test_building_leaves_the_global_seed_alone(build):
 # Recurrent layers keep a second list of their weights, which export replaces and
 # restores; it warns about that.
 @pytest.mark.filterwarnings("ignore:The tensor attribute.*_flat_weights")
+# Hooks that compute a weight assign it in every forward.
+@pytest.mark.filterwarnings("ignore:The tensor attributes .* were assigned")
 def test_export_gives_the_same_outputs(build):
     model, inputs = build()
     exported = export(model, inputs).module()

@@ -196,7 +196,7 @@ def test_the_best_checkpoint_loads_although_the_model_went_on(tmp_path):
 
 EXPRESSIBLE = {
     bert: {"intermediate_size"},
-    llama: {"intermediate_size", "num_attention_heads", "num_key_value_heads"},
+    llama: {"intermediate_size"},
     vit: {"intermediate_size"},
     t5: {"d_ff", "d_kv", "num_heads"},
 }
@@ -208,6 +208,7 @@ EXPRESSIBLE = {
 def test_equal_widths_are_loaded_by_from_pretrained(tmp_path, make):
     options = {"equal_widths": True, "budget": None, "strength": 1.0}
     options |= {"remove_every": 2, "gate_lr_scale": 10.0}
+    options |= {"freeze": ["*self_attn*"]} if make is llama else {}
     trainer, _ = train(make, tmp_path, options=options)
     model, whole = trainer.model, make()[0].config
     trainer.save_model(tmp_path / "small")
@@ -219,6 +220,11 @@ def test_equal_widths_are_loaded_by_from_pretrained(tmp_path, make):
     }
     assert changed == EXPRESSIBLE[make]
     assert torch.equal(outputs(again, make()[1]), outputs(model, make()[1]))
+
+
+def test_heads_that_cannot_be_tied_are_refused(tmp_path):
+    with pytest.raises(ArgumentError, match=r"freeze=\['model.layers.0.self_attn"):
+        train(llama, tmp_path, options={"equal_widths": True})
 
 
 def test_a_model_without_a_config_has_no_equal_widths(tmp_path):

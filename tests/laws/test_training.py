@@ -84,7 +84,7 @@ OPTIMIZERS = {
 }
 FEW = ("lenet", "pre_activation", "lstm", "tied_autoencoder")
 MODELS = (*FEW, "resnet", "depthwise", "grouped", "unet", "weight_norm", "glu",
-          "separate_qkv", "deep_bidirectional")  # fmt: skip
+          "weight_norm_hooks", "separate_qkv", "deep_bidirectional")  # fmt: skip
 # All that these networks hold is an input, an output or frozen.
 NOTHING_TO_REMOVE = {
     "argmax_over_channels", "centre", "channel_mean", "cumsum_over_channels",

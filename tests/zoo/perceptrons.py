@@ -1,5 +1,7 @@
 """Networks of linear layers: activations, per-unit parameters, gated units."""
 
+import warnings
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -236,6 +238,39 @@ class WeightNorm(nn.Sequential):
         )
 
 
+class WeightNormHooks(nn.Sequential):
+    """3 -> conv 11 -> ReLU -> conv 13 -> pool -> fc 5, weights made by hooks."""
+
+    def __init__(self):
+        super().__init__(
+            normed_by_hook(nn.Conv2d(3, 11, 3)),
+            nn.ReLU(),
+            normed_by_hook(nn.Conv2d(11, 13, 3)),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(13, 5),
+        )
+
+
+def normed_by_hook(layer):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # the old way, still in use
+        return nn.utils.weight_norm(layer)
+
+
+class EinsumDots(nn.Module):
+    """3 -> einsum w(11 3) -> ReLU -> einsum w(5 11), any dimensions before."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight1 = nn.Parameter(torch.empty(11, 3))
+        self.weight2 = nn.Parameter(torch.empty(5, 11))
+
+    def forward(self, x):
+        hidden = torch.einsum("...i,oi->...o", x, self.weight1)
+        return torch.einsum("... i, oi -> ... o", F.relu(hidden), self.weight2)
+
+
 class Softplus(nn.Module):
     """A parametrization: the weight is the softplus of what is learned."""
 
@@ -273,5 +308,7 @@ ENTRIES = {
     "bilinear": Entry(Bilinear, VECTOR),
     "dropouts": Entry(Dropouts, IMAGE, expect=at_least(2)),
     "weight_norm": Entry(WeightNorm, IMAGE),
+    "weight_norm_hooks": Entry(WeightNormHooks, IMAGE),
+    "einsum_dots": Entry(EinsumDots, SEQUENCE, expect=at_least(1)),
     "parametrized": Entry(Parametrized, VECTOR),
 }

@@ -6,7 +6,6 @@ the *whole* network. Layers are fitted in the order they run, so each corrects w
 left of the errors before it; running statistics of norms are estimated on the way.
 """
 
-import copy
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from diffprune._choice.least_squares import RIDGE, Fit, LeastSquares
 from diffprune._choice.linear_maps import Convolution, LinearMap
 from diffprune._choice.lockstep import Pausable
 from diffprune._choice.watch import FunctionCall
+from diffprune._core.copying import copied
 from diffprune._core.types import Int
 from diffprune._graph import ExampleInputs, mode
 from diffprune.errors import ArgumentError
@@ -273,7 +273,7 @@ class _Session:
         # A module that keeps something during its forward pass must not share it with
         # a pass that waits; the tensors are the same ones.
         tensors = [*model.parameters(), *model.buffers()]
-        own = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+        own = copied(model, {id(tensor): tensor for tensor in tensors})
         names = names_of(model)
 
         def run(pause: Callable[[_Stop], None]) -> None:

@@ -176,6 +176,8 @@ class _Run:
             f"Teach it with `rules={{torch.ops.{call.where.op}: rule}}`, or leave "
             "these layers out with `freeze=[...]`."
         )
+        if "." not in call.where.op:  # no op at all, such as what `vmap` calls
+            fix = "Write it without `torch.vmap`, or leave these layers out."
         outputs = tuple(Value(call.fresh(*shape)) for shape in call.shapes)
         reason = Frozen(
             "no rule says how this form of op maps channels", call.where, fix
@@ -217,8 +219,14 @@ def _unused(graph: fx.Graph) -> set[fx.Node]:
 def where(node: fx.Node) -> Where:
     """Where in the user's code a node comes from."""
     stack = list((node.meta.get("nn_module_stack") or {"": ("", "")}).values())
-    op = re.sub(r"\.(default|Tensor|int|dim)$", "", str(node.target))
+    target = node.target
+    name = str(target) if isinstance(target, OpOverload) else _name(target)
+    op = re.sub(r"\.(default|Tensor|int|dim)$", "", name)
     return Where(op, stack[-1][0], _line(node.meta.get("stack_trace") or ""))
+
+
+def _name(function: object) -> str:
+    return getattr(function, "__name__", str(function))
 
 
 AnswerT = TypeVar("AnswerT")

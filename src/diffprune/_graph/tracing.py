@@ -197,6 +197,16 @@ def _is_alike_call(node: fx.Node, partner: Mapping[fx.Node, fx.Node]) -> bool:
     )
 
 
+def _check_unscripted(model: nn.Module) -> None:
+    for path, module in model.named_modules():
+        if isinstance(module, torch.jit.ScriptModule):
+            which = f"`{path}`" if path else "the model"
+            raise ArgumentError(
+                f"{which} was compiled by `torch.jit`, whose code is for the old "
+                "shapes.\nPass the model as it was before, and script the result."
+            )
+
+
 def check_plain(model: nn.Module) -> None:
     """Refuse wrappers and meta tensors, naming what to pass instead."""
     if isinstance(model, DistributedDataParallel | nn.DataParallel):
@@ -209,11 +219,17 @@ def check_plain(model: nn.Module) -> None:
             "the model was made by `torch.compile`, whose code is for the old shapes.\n"
             "Pass the module inside it, `model._orig_mod`, and compile the result."
         )
+    _check_unscripted(model)
     for name, parameter in model.named_parameters():
         if isinstance(parameter, UninitializedParameter):
             raise ArgumentError(
                 f"`{name}` has no shape yet: its layer is lazy.\n"
                 "Call the model once on example inputs before looking for groups."
+            )
+        if parameter.is_inference():
+            raise ArgumentError(
+                f"`{name}` was made within `torch.inference_mode()` and can never be "
+                "changed.\nBuild or load the model outside of it."
             )
     on_meta = [name for name, p in model.named_parameters() if p.is_meta]
     if on_meta:
@@ -288,11 +304,28 @@ def _explain(
                 f"{type(error).__name__}: {error}\nPass a tensor, a tuple of "
                 "positional arguments, or a dict of keyword arguments that it takes."
             )
+    said = str(failure)
+    advice = next((hint for words, hint in _HINTS.items() if words in said), _BRANCHES)
     return TraceError(
-        f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n"
-        "Its forward probably branches on the values of a tensor. Prune the submodules "
-        "that do not, with their own example inputs."
+        f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n{advice}"
     )
+
+
+_BRANCHES: Final = (
+    "Its forward probably branches on the values of a tensor. Prune the submodules "
+    "that do not, with their own example inputs."
+)
+_HINTS: Final[Mapping[str, str]] = {
+    "not a known type": (
+        "Its forward returns an object that torch does not look into. Make it known: "
+        "`torch.export.register_dataclass(TheClass)`, or return a tuple or a dict."
+    ),
+    "higher order operator": (
+        "Its forward calls `torch.cond` or a function like it, which chooses what runs "
+        "by the values of a tensor. Prune the submodules, with their own example "
+        "inputs."
+    ),
+}
 
 
 def _first_line(error: Exception) -> str:

@@ -197,7 +197,9 @@ def viewed(
 def _shared(
     op: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Iterator[tuple[Any, bool]]:
-    schema = op._schema  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no public name
+    schema = getattr(op, "_schema", None)  # no public name
+    if schema is None:
+        return  # no op, such as what `vmap` calls; all that goes through it is frozen
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is None:
             continue

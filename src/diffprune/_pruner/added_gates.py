@@ -5,7 +5,6 @@ one factor of the sum, that parameter is gated. Where two activations meet (quer
 keys), the gate goes to what produces one of them, after any normalisation.
 """
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import TypeAlias, final
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from diffprune._core.copying import copied
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import (
@@ -132,7 +132,7 @@ class AddedGates:
         self, model: nn.Module, inputs: ExampleInputs, groups: Groups
     ) -> Network:
         """The model as it will be in use, without gates: what costs are about."""
-        plain = copy.deepcopy(model)
+        plain = copied(model)
         self.fold_(plain, groups)
         return Network(plain, inputs, groups, [groups[name] for name in self._names])
 
@@ -223,19 +223,22 @@ def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
                 place = Place(model.get_submodule(path), attribute, factors)
                 places.setdefault(_runs_in(groups, value), []).append(place)
     gating.handles = [
-        model.register_forward_pre_hook(gating.open_forward, prepend=True),
         *(
             handle
             for path, found in places.items()
             for handle in _around(model.get_submodule(path), Swap(gating, found))
         ),
+        model.register_forward_pre_hook(gating.open_forward, prepend=True),
         model.register_forward_hook(gating.close_forward, always_call=True),
     ]
 
 
 def _around(module: nn.Module, swap: Swap) -> Sequence[RemovableHandle]:
+    # Parameters before other hooks, which may compute the weight from them; inputs
+    # after these, which may change them.
+    before = not swap.may_scale_inputs
     return (
-        module.register_forward_pre_hook(swap.enter),
+        module.register_forward_pre_hook(swap.enter, prepend=before),
         module.register_forward_hook(swap.leave, always_call=True),
     )
 

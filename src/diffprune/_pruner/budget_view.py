@@ -6,7 +6,6 @@ one that chooses among the elements of several units, behind a flattening, has i
 Where nothing is left of a unit on one side, the truth is a little below that.
 """
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias, final
@@ -14,6 +13,7 @@ from typing import TypeAlias, final
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.copying import copied
 from diffprune._costs.network import Network
 from diffprune._graph import (
     Atom,
@@ -102,9 +102,9 @@ class _Mark(nn.Module):
 
 def _without_gates(model: nn.Module) -> nn.Module:
     """A copy with marks in place of gates."""
-    copied = copy.deepcopy(model)
-    for path, module in [*copied.named_modules()]:
+    plain = copied(model)
+    for path, module in [*plain.named_modules()]:
         if isinstance(module, BaseGate):
             parent, _, name = path.rpartition(".")
-            setattr(copied.get_submodule(parent), name, _Mark(module))
-    return copied
+            setattr(plain.get_submodule(parent), name, _Mark(module))
+    return plain

@@ -178,7 +178,8 @@ class Swap:
         self._turn = Turn()
         only = places[0]
         reads = len(places) == 1 and all(factor.dim == 1 for factor in only.factors)
-        self._may_scale_inputs = reads and _scales_inputs(only.owner)
+        is_weight = only.name == "weight"  # not what a hook computes the weight from
+        self.may_scale_inputs = reads and is_weight and _scales_inputs(only.owner)
 
     def enter(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Before the module runs: its parameters are gated."""
@@ -201,7 +202,7 @@ class Swap:
 
     def _is_cheaper_outside(self, module: nn.Module, args: tuple[Any, ...]) -> bool:
         only = self.places[0]
-        if not self._may_scale_inputs or module is not only.owner or len(args) != 1:
+        if not self.may_scale_inputs or module is not only.owner or len(args) != 1:
             return False
         return not args[0].is_nested and args[0].numel() < only.tensor.numel()
 

@@ -4,7 +4,6 @@
 copies and optimizers, checked on the example inputs, or nothing at all.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Generic, TypeVar
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from diffprune._core.copying import copied
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
@@ -278,18 +278,18 @@ class GatedModel(Generic[ModuleT]):
         Args:
             keep: By gate, which units the copy has; all that are left if omitted.
         """
-        copied, groups = copy.deepcopy(self.model), self.groups
+        plain, groups = copied(self.model), self.groups
         if self.is_folded:
-            vars(copied).pop(MARK)
-            return copied
+            vars(plain).pop(MARK)
+            return plain
         if keep is not None:
             cut = self.placement.cut(self.model, groups, keep)
-            self.placement.keep_(copied, cut)
-            apply_plan_(copied, plan_removal(groups, keep=cut.by_group()))
+            self.placement.keep_(plain, cut)
+            apply_plan_(plain, plan_removal(groups, keep=cut.by_group()))
             groups = cut.groups
-        self.placement.fold_(copied, groups)
-        vars(copied).pop(MARK)
-        return copied
+        self.placement.fold_(plain, groups)
+        vars(plain).pop(MARK)
+        return plain
 
     def network(self) -> Network:
         """What costs are about: the model as it will be in use, without gates."""
@@ -376,16 +376,16 @@ def check_unchanged(model: nn.Module, groups: Groups) -> None:
             )
 
 
-def find_copy(model: nn.Module, copied: nn.Module) -> nn.Module:
+def find_copy(model: nn.Module, other: nn.Module) -> nn.Module:
     """The copy of a model in what may be a wrapper around it, its `module`.
 
     Raises:
         ArgumentError: If a tensor is missing, or has another shape.
     """
-    inside: object = getattr(copied, "module", None)
-    different = _first_difference(model, copied)
+    inside: object = getattr(other, "module", None)
+    different = _first_difference(model, other)
     if different is None:
-        return copied
+        return other
     if isinstance(inside, nn.Module):
         return find_copy(model, inside)
     raise ArgumentError(
@@ -394,9 +394,9 @@ def find_copy(model: nn.Module, copied: nn.Module) -> nn.Module:
     )
 
 
-def _first_difference(model: nn.Module, copied: nn.Module) -> str | None:
+def _first_difference(model: nn.Module, other: nn.Module) -> str | None:
     expected = {name: t.shape for name, t in named_tensors(model).items()}
-    found = {name: t.shape for name, t in named_tensors(copied).items()}
+    found = {name: t.shape for name, t in named_tensors(other).items()}
     names = dict.fromkeys((*expected, *found))
     return next((n for n in names if expected.get(n) != found.get(n)), None)
 

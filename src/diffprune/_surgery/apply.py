@@ -1,12 +1,12 @@
 """Apply a plan to a model. Knows no groups and no reasons, only names and indices."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.copying import copied
 from diffprune._graph import latent_sizes, narrow_named_
 from diffprune._surgery.plan import Indices, Plan
 from diffprune.errors import ArgumentError
@@ -31,7 +31,7 @@ def apply_plan(model: ModuleT, plan: Plan) -> ModuleT:
     }
     stubs = plan.stubs.items()
     memo |= {id(model.get_submodule(path)): stub.build() for path, stub in stubs}
-    small = copy.deepcopy(model, memo)
+    small = copied(model, memo)
     small.zero_grad()  # a copied parameter has no gradient; nor shall a shrunk one
     _refresh_(small, plan)
     return small

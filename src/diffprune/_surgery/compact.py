@@ -1,6 +1,5 @@
 """Remove what a model does not use. Knows no method that made it so."""
 
-import copy
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils import prune
 
+from diffprune._core.copying import copied
 from diffprune._core.types import Bool
 from diffprune._graph import (
     Atom,
@@ -115,7 +115,7 @@ def _permanent(model: ModuleT) -> ModuleT:
         # The product of weight and mask, made anew in every forward; copies of it
         # must not drag its gradient history along.
         vars(module)[name] = getattr(module, name).detach()
-    plain = copy.deepcopy(model)
+    plain = copied(model)
     for module, name in list(_masked(plain)):
         prune.remove(module, name)
     return plain

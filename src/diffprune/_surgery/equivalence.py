@@ -4,7 +4,6 @@ Two models and example inputs go in; a `Certificate` comes out, or a `RemovalErr
 says where the two part.
 """
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from diffprune._core.copying import copied
 from diffprune._core.types import Bool
 from diffprune._graph import Atom, ExampleInputs, Groups, mask as axis_mask
 from diffprune._surgery.apply import named_tensors
@@ -49,7 +49,7 @@ def mask(
         groups: Its groups.
         keep: For each group to mask, by name, which of its units stay.
     """
-    masked = copy.deepcopy(model)
+    masked = copied(model)
     mask_(masked, groups, {groups[name].atom: kept for name, kept in keep.items()})
     return masked
 
@@ -111,7 +111,7 @@ def certify(
     Raises:
         RemovalError: If they differ, or the smaller one does not run.
     """
-    fine, other = in_double(original, inputs), copy.deepcopy(small)
+    fine, other = in_double(original, inputs), copied(small)
     other = other.double() if fine.is_double else other
     findings, doubts = list[Finding](), list[str]()
     for training in modes:
@@ -282,12 +282,12 @@ def _within_rounding(
 @torch.no_grad()
 def _shaken(model: nn.Module, eps: float) -> nn.Module:
     """A copy of a model whose weights are off by rounding."""
-    copied, draw = copy.deepcopy(model), torch.Generator().manual_seed(0)
-    for parameter in copied.parameters():
+    shaken, draw = copied(model), torch.Generator().manual_seed(0)
+    for parameter in shaken.parameters():
         if parameter.is_floating_point():
             noise = torch.randn(parameter.shape, generator=draw, dtype=torch.float64)
             parameter.copy_(parameter.double() * (1 + eps * noise.to(parameter.device)))
-    return copied
+    return shaken
 
 
 def _failure(small: nn.Module, run: Trial, error: Exception) -> str:
@@ -338,11 +338,11 @@ class Fine(NamedTuple, Generic[ModuleT]):
 
 def in_double(model: ModuleT, inputs: ExampleInputs) -> Fine[ModuleT]:
     """Copy a model, in double precision if it runs in it."""
-    fine, fine_inputs = copy.deepcopy(model).double(), doubled(inputs)
+    fine, fine_inputs = copied(model).double(), doubled(inputs)
     try:
         returned = outputs(fine, fine_inputs)
     except Exception:  # noqa: BLE001 - a layer may raise anything about a dtype
-        coarse = copy.deepcopy(model)
+        coarse = copied(model)
         return Fine(coarse, inputs, outputs(coarse, inputs), is_double=False)
     return Fine(fine, fine_inputs, returned, is_double=True)
 

@@ -1,6 +1,5 @@
 """Remove units from a model: plan, apply, verify. Knows no criterion."""
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from diffprune._choice import Refit, refit_
+from diffprune._core.copying import copied
 from diffprune._core.types import Bool, Float
 from diffprune._graph import ExampleInputs, Groups, PruneGroup, Silencer, find_groups
 from diffprune._surgery.apply import apply_plan
@@ -146,7 +146,7 @@ def _twins(
     masked = mask(other, groups, keep)
     cut = other
     if plan.stubs:
-        cut = copy.deepcopy(masked)
+        cut = copied(masked)
         hand_back_(cut, Silencer(groups.solution, zero_slices(cut)))
     return Twins(masked, apply_plan(cut, plan), other if plan.tensors else None)
 

@@ -5,11 +5,12 @@ mistakes: with a zero last layer, unit scales and zero biases, a dropped constan
 swapped channel does not show.
 """
 
-import copy
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+
+from diffprune._core.copying import copied
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -30,7 +31,7 @@ def scrambled(model: ModuleT, *, seed: int = 0, keep_zeros: bool = False) -> Mod
         >>> bool((norm.bias != 0).all() and (norm.running_var != 1).all())
         True
     """
-    other, draw = copy.deepcopy(model), torch.Generator().manual_seed(seed)
+    other, draw = copied(model), torch.Generator().manual_seed(seed)
     for parameter in other.parameters():
         if parameter.is_floating_point():
             new = _scrambled(parameter, draw)

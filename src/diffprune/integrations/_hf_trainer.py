@@ -85,6 +85,8 @@ class Pruning(TrainerCallback):
             self._widths = EqualWidths.of(_pretrained(model), self._inputs, options)
             options = self._widths.options(options)
         self.pruner = Pruner(model, self._inputs, **options)
+        if self._widths is not None:
+            self._widths.check(self.pruner.gates)
         self._link = StateInModel(self.pruner)
 
     def on_train_begin(

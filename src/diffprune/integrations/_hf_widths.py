@@ -7,7 +7,7 @@ that report the same sizes, then that number is how the config says it.
 
 import copy
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -92,6 +92,24 @@ class EqualWidths:
         frozen = [*options.get("freeze", ()), *self.others]
         tied = [one.groups for one in self.classes]
         return {**options, "freeze": frozen, "tie": tied}
+
+    def check(self, gates: Collection[str]) -> None:
+        """Refuse groups that have other names once they are tied.
+
+        Args:
+            gates: The names of the gates.
+
+        Raises:
+            ArgumentError: If there are any.
+        """
+        lost = [one for one in self.classes if one.groups[0] not in gates]
+        if lost:
+            layers = sorted({name.partition(":")[0] for name in lost[0].groups})
+            raise ArgumentError(
+                f"`equal_widths` cannot tie {list(lost[0].groups)}, which the config "
+                f"calls {list(lost[0].fields)}.\nLeave these layers as they are: "
+                f"`freeze={layers}`."
+            )
 
     def write_(self, model: PreTrainedModel, sizes: Mapping[str, int]) -> None:
         """Let the config of a small model say how wide it is.

@@ -1,12 +1,12 @@
 """The law of groups: units may change places in all their tensors; outputs stay."""
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.copying import copied
 from diffprune._core.types import Int
 from diffprune._graph import (
     Atom,
@@ -122,7 +122,7 @@ def check_rule(
 def _permuted(model: nn.Module, groups: Groups, seed: int) -> nn.Module:
     draw = torch.Generator().manual_seed(seed)
     orders = {g.atom: torch.randperm(g.size, generator=draw) for g in groups}
-    shuffled = copy.deepcopy(model)
+    shuffled = copied(model)
     named = [*shuffled.named_parameters(), *shuffled.named_buffers()]
     with torch.no_grad():
         for name, tensor in named:

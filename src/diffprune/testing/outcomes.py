@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 from torch.utils import _pytree as pytree
 
+from diffprune._core.copying import copied
 from diffprune._graph import ExampleInputs, call_arguments
 
 _RANDOM: Final = (_DropoutNd, nn.RReLU)
@@ -32,7 +33,7 @@ def returned(
     A wide layer draws more random numbers than a narrow one, so the two could not be
     compared in train mode if dropout were on.
     """
-    trial = copy.deepcopy(model).train(training)
+    trial = copied(model).train(training)
     for module in trial.modules():
         if isinstance(module, _RANDOM):
             module.eval()

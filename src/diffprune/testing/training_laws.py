@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 from torch.utils import _pytree as pytree
 
+from diffprune._core.copying import copied
 from diffprune._core.types import Bool, Float
 from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
@@ -71,13 +72,15 @@ def check_training_commutes(
         >>> pruner.model[0].out_features < 9
         True
     """
-    trial = copy.deepcopy(model).train(training)
+    trial = copied(model).train(training)
     pruner = manual_pruner(trial, example_inputs, **options)
     optimizing = optimizer(accepted(pruner.parameter_groups(lr=1e-3), optimizer))
     close_some_(named_gates(pruner.model, Gate).values(), seed=seed)
     train_(pruner.model, example_inputs, optimizing, loss, steps)
     was_open = {n: g.is_open() for n, g in named_gates(pruner.model).items()}
-    whole, whole_optimizer = copy.deepcopy((pruner.model, optimizing))
+    whole = copied(pruner.model)
+    pairs = zip(pruner.model.parameters(), whole.parameters(), strict=True)
+    whole_optimizer = copy.deepcopy(optimizing, {id(p): own for p, own in pairs})
     if pruner.remove_closed_(optimizing) is None:
         raise AssertionError("units were closed, and none was removed")
     train_(pruner.model, example_inputs, optimizing, loss, steps)
@@ -153,5 +156,6 @@ def _survivors(
     """What the plan keeps of the tensors of a model that was never cut."""
     kept = {name: dict(dims) for name, dims in pruner.plan.tensors.items()}
     for name, units in was_open.items():
-        kept[f"{name}.logits"] = {0: tuple(units.nonzero().flatten().tolist())}
+        places = {0: tuple(units.nonzero().flatten().tolist())}
+        kept |= {f"{name}.logits": places, f"{name}.origin": places}
     return {name: select(t, kept.get(name, {})) for name, t in tensors.items()}

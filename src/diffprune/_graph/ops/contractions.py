@@ -1,5 +1,6 @@
 """Rules for ops that multiply and add: linear maps, convolutions, matrix products."""
 
+import string
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -154,9 +155,9 @@ def einsum(
     call: Call, equation: str, operands: Sequence[Value], **_path: Anything
 ) -> Axes:
     """Each letter is one axis; a letter missing on the right is summed over."""
-    left, _, right = equation.replace(" ", "").partition("->")
+    left, _, right = _spelt_out(equation, operands).partition("->")
     terms = left.split(",")
-    if "." in equation or not right or any(len(set(t)) < len(t) for t in terms):
+    if not right or any(len(set(t)) < len(t) for t in terms):
         why = "this form of einsum is not followed"
         for axis in (axis for operand in operands for axis in operand.axes):
             call.freeze(axis, why, "Name each axis.")
@@ -174,6 +175,27 @@ def einsum(
     axes = {letter: same[0][0].axes[same[0][1]] for letter, same in places.items()}
     call.multiply_adds(*axes.values())
     return tuple(axes[letter] for letter in right)
+
+
+def _spelt_out(equation: str, operands: Sequence[Value]) -> str:
+    """The equation with letters in the place of `...`, the last ones shared.
+
+    Examples:
+        >>> x, w = Value(((),) * 3), Value(((),) * 2)
+        >>> _spelt_out("...i, oi -> ...o", [x, w])
+        'YZi,oi->YZo'
+    """
+    equation = equation.replace(" ", "")
+    left, _, _ = equation.partition("->")
+    terms = left.split(",")
+    letters = [c for c in string.ascii_letters[::-1] if c not in equation]
+    spelt, longest = list[str](), ""
+    for term, operand in zip(terms, operands, strict=True):
+        hidden = len(operand.axes) - len(term.replace("...", ""))
+        names = "".join(sorted(letters[:hidden]))
+        longest = max(longest, names if "..." in term else "", key=len)
+        spelt.append(term.replace("...", names))
+    return ",".join(spelt) + equation[len(left) :].replace("...", longest)
 
 
 def _places(

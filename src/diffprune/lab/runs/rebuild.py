@@ -1,6 +1,5 @@
 """Make the models of a run again from its task and its saved weights."""
 
-import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import diffprune
+from diffprune._core.copying import copied
 from diffprune._core.files import read_tensors
 from diffprune._io import load_pruned
 from diffprune._pruner import Pruner
@@ -159,7 +159,7 @@ def _without_gates(model: nn.Module) -> nn.Module:
 
 def _shrunk(folder: Path, dense: nn.Module) -> nn.Module:
     try:
-        return load_pruned(copy.deepcopy(dense), folder).eval()
+        return load_pruned(copied(dense), folder).eval()
     except FileNotFoundError as error:
         raise ArgumentError(f"the run in `{folder}` is damaged: {error}") from error
     except ArgumentError as error:
