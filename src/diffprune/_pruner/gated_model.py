@@ -4,6 +4,7 @@
 copies and optimizers, checked on the example inputs, or nothing at all.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Generic, TypeVar
