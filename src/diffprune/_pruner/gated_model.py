@@ -248,6 +248,8 @@ class GatedModel(Generic[ModuleT]):
         self.groups, self.plan = self.first_groups, Plan({}, {}, {})
         self.kept.update({n: torch.arange(g.size) for n, g in self.gates.items()})
         self.history.clear()
+        nothing = {n: torch.zeros(len(units)) for n, units in self.kept.items()}
+        self.pooled.slopes.load_(nothing)
         cut = self.placement.cut(self.model, self.groups, keep, atoms)
         self.keep_(cut, optimizers, step=None)
 
