@@ -9,6 +9,9 @@ BODIES = {
         "... i, ...i, oi -> ...o", h[:, None], h[None], m.last.weight
     ),
     "einsum with summed dots": lambda _, h: torch.einsum("ni,...i->n", h, h),
+    "einsum with dots of two lengths": lambda m, h: m.last(
+        torch.einsum("...,...->...", h[None], h)
+    ),
     "einsum with units in dots": lambda m, h: m.last(
         torch.einsum("n...,...->n...", h, h[0])
     ),
