@@ -141,3 +141,32 @@ def test_a_thousand_residual_blocks_take_seconds(monkeypatch):
 def test_heads_are_prunable_where_the_code_allows_it(name, heads):
     model, inputs = ZOO[name]()
     assert heads <= {group.size for group in find_groups(model, inputs)}
+
+
+def twin(second=6):
+    return nn.Sequential(
+        nn.Linear(3, 6),
+        nn.ReLU(),
+        nn.Linear(6, second),
+        nn.ReLU(),
+        nn.Linear(second, 2),
+    )
+
+
+def test_tied_groups_are_one():
+    groups = find_groups(twin(), torch.rand(2, 3), tie=[["0", "2"]])
+    (only,) = groups
+    assert {place.tensor for place in only.axes} >= {"0.weight", "2.weight", "4.weight"}
+
+
+@pytest.mark.parametrize(
+    ("tie", "match"),
+    [
+        ([["0", "2"]], "`0` has 6 units and `2` has 5"),
+        (["0"], "each a list of names"),
+        ([["nothing*"]], "tie: "),
+    ],
+)
+def test_what_cannot_be_tied_is_refused(tie, match):
+    with pytest.raises((ArgumentError, UnknownNameError), match=match):
+        find_groups(twin(5), torch.rand(2, 3), tie=tie)

@@ -46,10 +46,10 @@ class Placed(Net):
         return self.fc3(self.gate2(self.fc2(x).relu()))
 
 
-def make(kind=Net, seed=0, **options):
+def make(kind=Net, seed=0, every=20, **options):
     torch.manual_seed(seed)
     model = kind(**options)
-    pruner = dp.Pruner(model, torch.rand(4, 5), strength=0.02, remove_every=20)
+    pruner = dp.Pruner(model, torch.rand(4, 5), strength=0.02, remove_every=every)
     groups = pruner.parameter_groups(lr=0.01, gate_lr=0.05)
     optimizer = optim.Adam(groups)
     scheduler = optim.lr_scheduler.ExponentialLR(optimizer, 0.999)
@@ -283,11 +283,41 @@ def test_another_architecture_is_refused(saved):
     assert_refused(saved, pruner, optimizer, "that of another model")
 
 
-def test_a_run_that_has_begun_to_shrink_is_refused(saved):
-    pruner, optimizer, scheduler = make()
-    train_(pruner, optimizer, scheduler, 150)
-    with pytest.raises(ArgumentError, match="already removed units"):
-        pruner.load_state_dict(torch.load(saved)["pruner"])
+@pytest.mark.parametrize("kind", [Net, Placed])
+def test_a_run_that_went_on_can_go_back(kind):
+    pruner, optimizer, scheduler = make(kind, every=1)
+    average = optim.swa_utils.AveragedModel(pruner.model)
+    pruner.add_copy(average)
+    train_(pruner, optimizer, scheduler, 2)
+    things = pruner, pruner.model, average, optimizer, scheduler
+    states = [copy.deepcopy(thing.state_dict()) for thing in things]
+    random, before = torch.get_rng_state(), pruner.shape()
+    train_(pruner, optimizer, scheduler, 10)
+    expected = copy.deepcopy(pruner.model.state_dict())
+    assert pruner.shape().parameters < before.parameters
+
+    pruner.load_state_dict(states[0], optimizer)
+    for thing, state in zip(things[1:], states[1:], strict=True):
+        thing.load_state_dict(state)
+    assert pruner.shape() == before
+    torch.set_rng_state(random)
+    train_(pruner, optimizer, scheduler, 10)
+    for name, tensor in pruner.model.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_an_optimizer_that_cannot_go_back_changes_nothing():
+    pruner, optimizer, scheduler = make(every=1)
+    train_(pruner, optimizer, scheduler, 2)
+    state, other = pruner.state_dict(), optim.SGD(nn.Linear(1, 1).parameters(), 0.1)
+    train_(pruner, optimizer, scheduler, 10)
+    before = copy.deepcopy(pruner.model.state_dict()), pruner.shape(), pruner.steps
+    with pytest.raises(ArgumentError, match="does not hold"):
+        pruner.load_state_dict(state, other)
+    assert (pruner.shape(), pruner.steps) == before[1:]
+    for name, tensor in pruner.model.state_dict().items():
+        assert torch.equal(tensor, before[0][name]), name
+    train_(pruner, optimizer, scheduler, 5)
 
 
 def test_a_missing_file_is_a_missing_file(tmp_path):

@@ -17,14 +17,14 @@ SURFACE = {
         "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
         "init_std beta_margin dim base index min_open start",
-        "Pruner": "model example_inputs * strength budget freeze heads rules gate "
+        "Pruner": "model example_inputs * strength budget freeze heads rules tie gate "
         "remove_every reopen patience round_to on_removal on_budget on_unknown_state",
         "benchmark": "dense small example_inputs * compiled rounds",
         "by_macs": "strength",
         "by_parameters": "strength",
         "compact": "model example_inputs **options",
         "expected_l0": "model strength",
-        "find_groups": "model example_inputs * freeze heads rules",
+        "find_groups": "model example_inputs * freeze heads rules tie",
         "fold_gates": "module",
         "gate_weight": "layer name * index **options",
         "load_checkpoint": "path pruner optimizer",

@@ -9,7 +9,7 @@ from torch import nn
 from torch._ops import OpOverload, OpOverloadPacket
 
 from diffprune._graph.axes import atoms
-from diffprune._graph.groups import Groups, collect
+from diffprune._graph.groups import Groups, PruneGroup, collect, unknown_group
 from diffprune._graph.infer import Solution, solve
 from diffprune._graph.rule_api import Frozen, Op, Rule
 from diffprune._graph.tracing import ExampleInputs, trace
@@ -25,6 +25,7 @@ def find_groups(
     freeze: Sequence[str] = (),
     heads: Literal["both", "whole", "head_dim"] = "both",
     rules: Mapping[Op, Rule] | None = None,
+    tie: Sequence[Sequence[str]] = (),
 ) -> Groups:
     """Find the sets of tensor slices that can be removed together, exactly.
 
@@ -33,14 +34,16 @@ def find_groups(
         example_inputs: A tensor, a tuple of positional arguments, or a dict of keyword
             arguments.
         freeze: Names or patterns (`"head"`, `"layers.0.*"`) of layers to leave as they
-            are.
+            are, or of groups whose names have a colon (`"*:head_dim"`).
         heads: Whether attention loses `"whole"` heads, units of the `"head_dim"` of
             every head, or `"both"`.
         rules: Rules for ops that have none, or other ones.
+        tie: Sets of groups, each a list of names or patterns (`["layers.*.fc1"]`): all
+            groups of a set become one, so that they keep as many units as each other.
 
     Raises:
         ArgumentError: If the model or an argument cannot be what is meant.
-        UnknownNameError: If a pattern matches no layer.
+        UnknownNameError: If a pattern matches no layer or no group.
         TraceError: If the control flow of the model depends on values.
 
     Examples:
@@ -51,12 +54,44 @@ def find_groups(
     """
     _check_options(freeze, heads, rules or ())
     solution = solve(model, trace(model, example_inputs), rules or {})
-    _freeze_named(model, solution, freeze)
+    _freeze_named(model, solution, [name for name in freeze if ":" not in name])
     _freeze_unread(solution)
     _freeze_heads(solution, heads)
     attributes = {**layer_attributes(model, solution), **settle(solution)}
     _freeze_loud_contractions(solution)
-    return collect(solution, attributes)
+    groups = collect(solution, attributes)
+    named = [name for name in freeze if ":" in name]
+    for pattern in named:
+        for group in _matching("freeze", groups, [pattern]):
+            reason = Frozen(f"asked for with freeze={pattern!r}")
+            solution.algebra.freeze((group.atom,), reason)
+    for patterns in tie:
+        _tie_(solution, groups, patterns)
+    return collect(solution, attributes) if named or tie else groups
+
+
+def _matching(option: str, groups: Groups, patterns: Sequence[str]) -> list[PruneGroup]:
+    """The groups that patterns name; each has to name some."""
+    for pattern in patterns:
+        if not fnmatch.filter(groups.sizes, pattern):
+            raise UnknownNameError(f"{option}: {unknown_group(pattern, groups)}")
+    return [g for g in groups if any(fnmatch.fnmatchcase(g.name, p) for p in patterns)]
+
+
+def _tie_(solution: Solution, groups: Groups, patterns: Sequence[str]) -> None:
+    """Let groups be one from now on: a unit is kept in all of them, or in none."""
+    if isinstance(patterns, str):
+        raise ArgumentError(
+            f"tie takes sets of groups, each a list of names: `tie=[[{patterns!r}]]`."
+        )
+    tied = _matching("tie", groups, patterns)
+    for group in tied[1:]:
+        if group.size != tied[0].size:
+            raise ArgumentError(
+                f"tie: `{tied[0].name}` has {tied[0].size} units and `{group.name}` "
+                f"has {group.size}, so they cannot keep the same ones."
+            )
+        solution.algebra.unify((tied[0].atom,), (group.atom,))
 
 
 def _check_options(freeze: Sequence[str], heads: str, ops: Iterable[object]) -> None:

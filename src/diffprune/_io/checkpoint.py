@@ -99,12 +99,12 @@ def load_checkpoint(
     state = _read(path)
     try:
         _check_model(path, state, pruner)
-        saved = fitted(
-            optimizer, state["optimizer"], _parameters(optimizer, state, pruner)
-        )
         tensors = named_tensors(pruner.model).values()
         with all_or_nothing(pruner, optimizer, overwritten=tensors):
             pruner.load_state_dict(state["pruner"], optimizer)
+            # Only now: gates that are folded away have left the optimizer.
+            like = _parameters(optimizer, state, pruner)
+            saved = fitted(optimizer, state["optimizer"], like)
             pruner.model.load_state_dict(state["model"])
             optimizer.load_state_dict(saved)
             set_random_states(state["random"])

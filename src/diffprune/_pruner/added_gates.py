@@ -115,6 +115,19 @@ class AddedGates:
         for module in model.modules():
             module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
 
+    def unfold_(
+        self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]
+    ) -> None:
+        """Put gates back into a model that they were folded into; it keeps its sizes.
+
+        Args:
+            model: The model.
+            groups: As they were when it was gated first.
+            gates: By name.
+        """
+        gating = attach_(model, groups, gates).train(model.training)
+        gating.to(next(model.parameters()).device)
+
     def network(
         self, model: nn.Module, inputs: ExampleInputs, groups: Groups
     ) -> Network:

@@ -4,6 +4,7 @@
 copies and optimizers, checked on the example inputs, or nothing at all.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Generic, TypeVar
@@ -16,7 +17,7 @@ from diffprune._core.copying import copied
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
-from diffprune._graph import ExampleInputs, Groups, PruneGroup, count
+from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
@@ -24,8 +25,10 @@ from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import OutputCheck
+from diffprune._surgery.first_shapes import FirstShapes, point_to_
 from diffprune._surgery.keep_masks import widen
 from diffprune._surgery.optimizer_state import (
+    Forgotten,
     Move,
     all_optimizers,
     check_can_follow,
@@ -96,6 +99,8 @@ class GatedModel(Generic[ModuleT]):
         last_cut: The latest of them.
         copies: Models that are cut the same way.
         history: What was left after each removal.
+        first_groups: The groups before the first removal.
+        first_shapes: The shapes before the first removal.
         is_folded: Whether the gates are folded away: the model is plain, and `gates`
             are what they were then.
     """
@@ -117,7 +122,9 @@ class GatedModel(Generic[ModuleT]):
         self.resets_state = False
         self.copies: list[nn.Module] = []
         self.history: list[RemovalRecord] = []
+        self.first_groups, self.first_shapes = groups, FirstShapes.of(model)
         self.is_folded = False
+        self._forgotten: list[Forgotten] = []
         self._present = placement.present(model)
         vars(model)[MARK] = True
 
@@ -212,6 +219,52 @@ class GatedModel(Generic[ModuleT]):
             raise self._explained(error, check, cut.by_group()) from error
         return self.history[-1] if step is not None else None
 
+    def keep_only_(
+        self,
+        keep: Mapping[str, Keep],
+        atoms: Mapping[Atom, Keep],
+        optimizers: Sequence[Optimizer],
+    ) -> None:
+        """Keep what another moment of the run had, be it more or less.
+
+        Weights are to be loaded afterwards: units that come back are zeros.
+
+        Args:
+            keep: By gate, which of the units that there were at first.
+            atoms: The units of the model, likewise.
+            optimizers: All that train the parameters.
+
+        Raises:
+            ArgumentError: If an optimizer cannot follow, or gates that the user placed
+                were folded away. Things may have changed by then.
+        """
+        optimizers = all_optimizers(optimizers)
+        if self.is_folded:
+            self._unfold_(optimizers)
+        for model in [self.model, *self.copies]:
+            replaced = self.first_shapes.restore_(model)
+            for optimizer in optimizers:
+                point_to_(optimizer, replaced)
+        self.groups, self.plan = self.first_groups, Plan({}, {}, {})
+        self.kept.update({n: torch.arange(g.size) for n, g in self.gates.items()})
+        self.history.clear()
+        nothing = {n: torch.zeros(len(units)) for n, units in self.kept.items()}
+        self.pooled.slopes.load_(nothing)
+        cut = self.placement.cut(self.model, self.groups, keep, atoms)
+        self.keep_(cut, optimizers, step=None)
+
+    def _unfold_(self, optimizers: Sequence[Optimizer]) -> None:
+        """Put gates back where they were, for other values to be loaded."""
+        for model in self.copies:
+            gates = copy.deepcopy(self.gates)
+            self.placement.unfold_(model, self.first_groups, gates)
+        self.placement.unfold_(self.model, self.first_groups, self.gates)
+        self.pooled = self.placement.pooled(self.model)
+        for held in reversed(self._forgotten):  # a wrapper has the groups of its inner
+            if any(held.optimizer is optimizer for optimizer in optimizers):
+                held.remember_()
+        self.is_folded = False
+
     def read(self, keep: Mapping[str, Keep]) -> dict[str, Keep]:
         """Which units of each gate the data still has when these are kept."""
         cut = self.placement.cut(self.model, self.groups, keep)
@@ -252,8 +305,8 @@ class GatedModel(Generic[ModuleT]):
         """Fold the gates into the models and take them out, if outputs stay.
 
         Args:
-            optimizers: They hold the parameters of the gates, and forget what else they
-                know about them: nothing will ever train them.
+            optimizers: They forget the parameters of the gates, as one that is made
+                for the folded model knows nothing of them; their groups stay.
             is_checked: Whether to compare outputs; another run may have done it.
 
         Raises:
@@ -271,12 +324,11 @@ class GatedModel(Generic[ModuleT]):
         self._present = self.present()
         for model in [self.model, *self.copies]:
             self.placement.fold_(model, self.groups)
-        for _, parameter in (
-            p for g in self.gates.values() for p in g.named_parameters()
-        ):
+        gates = [p for g in self.gates.values() for _, p in g.named_parameters()]
+        for parameter in gates:
             parameter.grad = None
-            for optimizer in optimizers:
-                optimizer.state.pop(parameter, None)
+        found = all_optimizers(optimizers)
+        self._forgotten = [Forgotten.by_(optimizer, gates) for optimizer in found]
         self.is_folded = True
 
     def release_(self) -> None:

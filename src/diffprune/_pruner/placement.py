@@ -111,6 +111,12 @@ class GatePlacement(Protocol):
         """Multiply the gates into the parameters, and take them out of the model."""
         ...
 
+    def unfold_(
+        self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike], /
+    ) -> None:
+        """Put gates back that were folded away, or refuse to."""
+        ...
+
     def network(self, model: nn.Module, x: ExampleInputs, groups: Groups, /) -> Network:
         """The model as it will be in use, without gates: what costs are about."""
         ...

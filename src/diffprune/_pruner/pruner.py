@@ -51,7 +51,7 @@ from diffprune._pruner.trained_by import (
     check_optimizers,
 )
 from diffprune._surgery.plan import Plan
-from diffprune.errors import ArgumentError, FinishedError
+from diffprune.errors import FinishedError
 from diffprune.gates import GateLike
 from diffprune.gates.penalty import named_gates, parameter_groups
 
@@ -78,6 +78,8 @@ class Pruner(Generic[ModuleT]):
         heads: Whether attention loses `"whole"` heads, units of their `"head_dim"`, or
             `"both"`.
         rules: Rules for ops that have none.
+        tie: Sets of groups, each a list of names or patterns, that keep as many units
+            as each other: `tie=[["layers.*.fc1"]]`.
         gate: Makes the gate of a group, any `diffprune.gates.GateLike`; one function,
             or one per name pattern.
         remove_every: *When*: look for closed units every so many steps (by default
@@ -121,6 +123,7 @@ class Pruner(Generic[ModuleT]):
         freeze: Sequence[str] = (),
         heads: Heads = "both",
         rules: Mapping[Op, Rule] | None = None,
+        tie: Sequence[Sequence[str]] = (),
         gate: Gates = default_gate,
         remove_every: Schedule | None = None,
         reopen: float | None = None,
@@ -152,6 +155,7 @@ class Pruner(Generic[ModuleT]):
                 freeze=freeze,
                 heads=heads,
                 rules=rules,
+                tie=tie,
                 round_to=round_to,
             )
             self._gated.resets_state = on_unknown_state == "reset"
@@ -379,26 +383,26 @@ class Pruner(Generic[ModuleT]):
         }
 
     def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
-        """Cut a freshly gated model, and optimizers for it, to the shapes of a run.
+        """Cut a gated model, and optimizers for it, to the shapes of a run.
 
-        Then load the model's and the optimizers' own states.
+        Then load the model's and the optimizers' own states. A state of an earlier
+        moment of the same run brings units back.
 
         Raises:
             ArgumentError: If the state is that of another model; nothing has changed.
         """
         self._check_running()
-        if self.history:
-            raise ArgumentError(
-                "this pruner has already removed units; load the state into a new one."
-            )
         gated = self._gated
-        saved = read_state(state, gated.groups, gated.units())
+        first = gated.first_groups
+        saved = read_state(state, first, gated.placement.units(first))
         check_same_budget(state.get("budget"), self.controller)
-        cut = gated.placement.cut(self.model, gated.groups, saved.gates, saved.atoms)
-        with self._all_or_nothing(optimizers):
-            gated.keep_(cut, optimizers, step=None)
+        with self._all_or_nothing(optimizers, gated.tensors()):
+            is_unfolded = gated.is_folded and not state.get("folded", False)
+            if is_unfolded or not self._has_units_of(state):
+                self._measuring.forget_()  # of readers that had another shape
+                gated.keep_only_(saved.gates, saved.atoms, optimizers)
             gated.plan = replace(gated.plan, certificate=saved.certificate)
-            gated.history.extend(saved.history)
+            gated.history[:] = saved.history
             self._policy.looks.update(saved.looks)
             self.steps = saved.steps
             gated.pooled.slopes.load_(saved.squares)
@@ -423,6 +427,11 @@ class Pruner(Generic[ModuleT]):
             return None
         cut = self._gated.cut(self._policy.keep())
         return self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
+
+    def _has_units_of(self, state: Mapping[str, Any]) -> bool:
+        """Whether exactly the units of a state are left."""
+        now, is_same = self.state_dict(), self.plan == Plan.from_json(state["plan"])
+        return is_same and all(now[key] == state[key] for key in ("kept", "present"))
 
     def _follow_(
         self, controller: Controller, optimizers: Sequence[Optimizer]

@@ -68,7 +68,7 @@ def default_gate(group: PruneGroup) -> Gate:
     return Gate(group.size)
 
 
-def make_gated_model_(
+def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
     model: ModuleT,
     example_inputs: ExampleInputs,
     *,
@@ -77,6 +77,7 @@ def make_gated_model_(
     freeze: Sequence[str],
     heads: Heads,
     rules: Mapping[Op, Rule] | None,
+    tie: Sequence[Sequence[str]],
     round_to: int,
 ) -> GatedModel[ModuleT]:
     """Find what can be removed from a model, and gate it in place if it has no gates.
@@ -88,7 +89,9 @@ def make_gated_model_(
         model: nn.Module, inputs: ExampleInputs, known: Mapping[Op, Rule]
     ) -> Groups:
         all_rules = {**(rules or {}), **known}
-        return find_groups(model, inputs, freeze=freeze, heads=heads, rules=all_rules)
+        return find_groups(
+            model, inputs, freeze=freeze, heads=heads, rules=all_rules, tie=tie
+        )
 
     if placed := named_gates(model):
         rule = GateRule([n for n, own in placed.items() if own.index is not None])

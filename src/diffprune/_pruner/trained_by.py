@@ -17,6 +17,9 @@ from diffprune._surgery.optimizer_state import all_optimizers, held_by
 from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
 
+APART: Final = "_diffprune_sets_gates_apart"
+"""Attribute of optimizers that do not decay gates, whatever group they are in."""
+
 _PER_GROUP: Final = re.compile(r"lrs?$|lambdas$|momentums?$")
 """Attributes of schedulers that have an entry for every group, if they are lists."""
 
@@ -78,12 +81,17 @@ def check_not_training(model: nn.Module) -> None:
 
 
 def _warn_of_decay(
-    optimizers: Iterable[Optimizer], gates: Mapping[str, GateLike]
+    optimizers: Sequence[Optimizer], gates: Mapping[str, GateLike]
 ) -> None:
     of_gates = {p: name for name, g in gates.items() for _, p in g.named_parameters()}
     groups = [group for one in optimizers for group in one.param_groups]
+    apart = [
+        id(g) for one in optimizers if APART in vars(one) for g in one.param_groups
+    ]
     for number, group in enumerate(groups):
-        decayed = [p for p in group["params"] if p in of_gates]
+        decayed = [
+            p for p in group["params"] if p in of_gates and id(group) not in apart
+        ]
         if decayed and group.get("weight_decay"):
             warnings.warn(
                 f"group {number} of the optimizer has weight_decay="

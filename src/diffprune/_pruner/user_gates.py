@@ -16,6 +16,7 @@ from diffprune._pruner.gate_absorption import absorb_
 from diffprune._pruner.gate_links import GateRule, needed_units
 from diffprune._pruner.placement import Cut, Keep, Layout, keep_gates_
 from diffprune._surgery.replacement_modules import Select
+from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate, GateLike, fold_gates
 from diffprune.gates.penalty import named_gates
 from diffprune.gates.pooled import PooledGates
@@ -158,6 +159,21 @@ class UserGates:
             plain = left if left.does_something else nn.Identity()
             path, _, attribute = name.rpartition(".")
             setattr(model.get_submodule(path), attribute, plain.train(model.training))
+
+    def unfold_(
+        self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]
+    ) -> None:
+        """Refuse: other layers are in the places of these gates by now.
+
+        Raises:
+            ArgumentError: Always.
+        """
+        del model, groups, gates
+        raise ArgumentError(
+            "the budget is met and the gates that you placed are folded away, so this "
+            "run cannot go back to a state that has them.\nLoad it into a new `Pruner` "
+            "of a fresh model."
+        )
 
     def network(self, model: nn.Module, inputs: ExampleInputs, _: Groups) -> Network:
         """The model as it will be in use, without gates: what costs are about."""

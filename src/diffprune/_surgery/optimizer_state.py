@@ -31,6 +31,37 @@ class Move:
     dims: Mapping[int, Indices]
 
 
+@dataclass(frozen=True)
+class Forgotten:
+    """Parameters that an optimizer trains no more, and may train again.
+
+    Attributes:
+        optimizer: The optimizer; it has as many groups as before.
+        groups: What each of its groups held.
+    """
+
+    optimizer: Optimizer
+    groups: Sequence[list[nn.Parameter]]
+
+    @classmethod
+    def by_(
+        cls, optimizer: Optimizer, parameters: Iterable[nn.Parameter]
+    ) -> "Forgotten":
+        """Let an optimizer forget some parameters, and all that it knows of them."""
+        gone = set(parameters)
+        before = cls(optimizer, [group["params"] for group in optimizer.param_groups])
+        for group in optimizer.param_groups:
+            group["params"] = [p for p in group["params"] if p not in gone]
+        for parameter in gone:
+            optimizer.state.pop(parameter, None)
+        return before
+
+    def remember_(self) -> None:
+        """Let the optimizer train them again, in the same places."""
+        for group, held in zip(self.optimizer.param_groups, self.groups, strict=True):
+            group["params"] = held
+
+
 def all_optimizers(given: Iterable[Any]) -> list[Optimizer]:
     """Optimizers, and those that they wrap: SAM, Lookahead, Accelerate.
 

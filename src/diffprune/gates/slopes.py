@@ -104,7 +104,8 @@ class Slopes:
         read = {name: some.float().clone() for name, some in squares.items()}
         self._sizes = {name: len(read[name]) for name in self._sizes}
         self._heard.clear()
-        self._known = {(name,): squares for name, squares in read.items()}
+        is_known = any(bool(some.any()) for some in read.values())
+        self._known = {(n,): some for n, some in read.items()} if is_known else {}
 
     def _joined(self, names: Names, first: Tensor) -> Tensor:
         """What is known of these gates one by one, or else the first there is."""

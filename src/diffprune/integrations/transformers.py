@@ -1,19 +1,44 @@
-"""Pruned models of transformers, by one call. Knows its configs, not its layers."""
+"""Models of transformers: pruned by its Trainer, and loaded by one call.
+
+Knows its configs, not its layers.
+"""
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from diffprune._core.files import WEIGHTS
+from diffprune._io.gated_state import KEY, load_plain_
 from diffprune._io.load import load_pruned
 from diffprune.errors import ArgumentError, MissingPackageError
+
+if TYPE_CHECKING:
+    from diffprune.integrations._hf_trainer import Pruning
+
+__all__ = ["Pruning", "load_pretrained"]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - what a module gives is not typed
+    """Import the callback only when it is asked for: it needs the library."""
+    if name != "Pruning":
+        raise AttributeError(name)
+    _transformers()
+    from diffprune.integrations._hf_trainer import Pruning  # noqa: PLC0415 - see above
+
+    return Pruning
 
 
 def load_pretrained(folder: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - of an optional library
     """Build the model that a folder describes, and load its pruned weights.
 
     Args:
-        folder: What `save_pruned` wrote for a model of `transformers`: with the
-            `config.json` of the model before it was pruned.
+        folder: What `save_pruned` wrote for a model of `transformers`, with the
+            `config.json` of the model before it was pruned. Or a checkpoint of a
+            `Trainer` with `Pruning`, or what `save_pretrained` wrote in between: then
+            gates become weights.
 
     Returns:
         The `PreTrainedModel`, in eval mode, on the CPU.
@@ -31,11 +56,36 @@ def load_pretrained(folder: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - of
         )
     transformers = _transformers()
     config = transformers.AutoConfig.from_pretrained(source)
-    model = load_pruned(_class(transformers, config)(config), source)
+    model = _class(transformers, config)(config)
+    if _is_gated(source / WEIGHTS):
+        _load_gated_(model, source / WEIGHTS)
+    else:
+        model = load_pruned(model, source)
     if (source / "generation_config.json").is_file():
         settings = transformers.GenerationConfig.from_pretrained(source)
         model.generation_config = settings
     return model.eval()
+
+
+def _is_gated(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with safe_open(path, framework="pt") as file:
+        return KEY in file.keys()  # noqa: SIM118 - a file is no mapping
+
+
+def _load_gated_(model: Any, path: Path) -> None:  # noqa: ANN401 - as above
+    state = load_file(path)
+    load_plain_(model, state)
+    dtypes = {tensor.dtype for tensor in state.values() if tensor.is_floating_point()}
+    model.to(*dtypes if len(dtypes) == 1 else ())
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    tied = set(model.all_tied_weights_keys)
+    if unexpected or set(missing) - tied:
+        raise ArgumentError(
+            f"`{path}` is of another model: it lacks {sorted(set(missing) - tied)} and "
+            f"has {unexpected} that nothing asks for."
+        )
 
 
 def _transformers() -> Any:  # noqa: ANN401 - an optional library

@@ -1,0 +1,185 @@
+"""Pruning in the Trainer of transformers: one callback, nothing overridden."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import nn
+from transformers import (
+    PreTrainedModel,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from diffprune._graph import ExampleInputs
+from diffprune._pruner import Pruner
+from diffprune._pruner.state_in_model import StateInModel
+from diffprune.errors import ArgumentError
+from diffprune.integrations._hf_widths import EqualWidths
+from diffprune.integrations._training import (
+    add_penalty_,
+    check_alone,
+    check_held,
+    set_gates_apart_,
+    with_steps,
+)
+
+
+class Pruning(TrainerCallback):
+    """Makes the model of a `Trainer` smaller while it trains.
+
+    The callback gates the model when the `Trainer` is made, adds the gradient of the
+    penalty to every optimizer step, removes units, and hands the model back plain and
+    small when `train` ends. Checkpoints fit, whatever was removed since or before:
+    `resume_from_checkpoint`, `load_best_model_at_end`.
+
+    Args:
+        example_inputs: What the model is called with, as a rule a dict such as
+            `{"input_ids": ids}`.
+        equal_widths: Whether all layers keep as many units as each other, wherever the
+            config of the model has one number for them. Only those are removed, the
+            config follows, and `from_pretrained` loads what `save_pretrained` writes.
+            Otherwise every layer finds its own width: save with `dp.save_pruned` and
+            load with `load_pretrained`.
+        gate_lr_scale: The learning rate of gates, as a multiple of that of weights.
+        finalize: Whether the model is plain when `train` ends; otherwise it keeps its
+            gates, and `pruner.finalize()` is yours to call.
+        **options: Options of `Pruner`: `strength=` or `budget=`, `freeze=`, and so on.
+            A budget without `steps` lasts for `max_steps`.
+
+    Attributes:
+        pruner: The pruner, once a `Trainer` was made with this callback.
+    """
+
+    def __init__(
+        self,
+        example_inputs: ExampleInputs,
+        *,
+        equal_widths: bool = False,
+        gate_lr_scale: float = 1.0,
+        finalize: bool = True,
+        **options: Any,  # noqa: ANN401 - those of `Pruner`, which checks them
+    ) -> None:
+        self.pruner: Pruner[Any] | None = None
+        self._inputs, self._options = example_inputs, options
+        self._has_equal_widths = equal_widths
+        self._widths: EqualWidths | None = None
+        self._gate_lr_scale, self._finalize = gate_lr_scale, finalize
+        self._link: StateInModel | None = None
+
+    def on_init_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401 - what the Trainer hands to all callbacks
+    ) -> None:
+        """Gate the model, before an optimizer is made or a checkpoint is loaded."""
+        del state, control
+        check_alone(args.world_size)
+        model: nn.Module = kwargs["model"]
+        options = dict(self._options)
+        options["budget"] = with_steps(options.get("budget"), args.max_steps)
+        if self._has_equal_widths:
+            self._widths = EqualWidths.of(_pretrained(model), self._inputs, options)
+            options = self._widths.options(options)
+        self.pruner = Pruner(model, self._inputs, **options)
+        if self._widths is not None:
+            self._widths.check(self.pruner.gates)
+        self._link = StateInModel(self.pruner)
+
+    def on_train_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401 - as above
+    ) -> None:
+        """Look at the optimizer, which exists by now."""
+        del args, state, control
+        optimizer: Any = kwargs["optimizer"]
+        check_held(self._running(), [optimizer])
+        inner = getattr(optimizer, "optimizer", optimizer)
+        set_gates_apart_(self._running(), inner, self._gate_lr_scale)
+
+    def on_pre_optimizer_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401 - as above
+    ) -> None:
+        """Add the gradient of the penalty; task gradients were clipped before."""
+        del state, control
+        optimizer: Any = kwargs["optimizer"]
+        scaler = getattr(optimizer, "scaler", None)
+        # Clipping has made gradients as large as they are; without it they are scaled.
+        is_scaled = scaler is not None and not args.max_grad_norm
+        scale = float(scaler.get_scale()) if scaler is not None and is_scaled else 1.0
+        add_penalty_(self._running(), [optimizer], scale)
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401 - as above
+    ) -> None:
+        """Count a step of the optimizer, and remove what is due."""
+        del args, state, control
+        self._running().step(kwargs["optimizer"])
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401 - as above
+    ) -> None:
+        """Add what is left of the model to what is logged."""
+        del args, control
+        shares = self._shares()
+        kwargs["logs"].update(shares)
+        if state.log_history:
+            state.log_history[-1].update(shares)
+
+    def on_train_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,  # noqa: ANN401 - as above
+    ) -> None:
+        """Hand the model back plain and small."""
+        del args, state, control, kwargs
+        if self._finalize and self._link is not None:
+            self._link.remove_()
+            model = self._running().finalize()
+            if self._widths is not None:
+                left = {name: len(n) for name, n in self._running().kept.items()}
+                self._widths.write_(model, left)
+
+    def _running(self) -> Pruner[Any]:
+        if self.pruner is None:
+            raise ArgumentError(
+                "the callback has not seen the model: give it to the Trainer when that "
+                "is made, `Trainer(..., callbacks=[Pruning(...)])`."
+            )
+        return self.pruner
+
+    def _shares(self) -> Mapping[str, float]:
+        now, dense = self._running().shape(), self._running().dense
+        return {
+            "diffprune/macs": now.macs / dense.macs,
+            "diffprune/parameters": now.parameters / dense.parameters,
+        }
+
+
+def _pretrained(model: nn.Module) -> PreTrainedModel:
+    if not isinstance(model, PreTrainedModel):
+        raise ArgumentError(
+            f"`equal_widths` follows a config, and a {type(model).__name__} has none: "
+            "leave it out."
+        )
+    return model

@@ -1,0 +1,119 @@
+"""Accelerate saves and loads models of which units were removed, in any order."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn, optim
+
+import diffprune as dp
+from diffprune.errors import ArgumentError
+
+accelerate = pytest.importorskip("accelerate")
+
+from accelerate.state import AcceleratorState  # noqa: E402 - if there is Accelerate
+
+from diffprune.integrations.accelerate import register  # noqa: E402
+
+X = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+STEPS = 24
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Its state is global; each test is a process of its own."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def make(*, registered=True, seed=0, **options):
+    torch.manual_seed(seed)
+    accelerator = accelerate.Accelerator(cpu=True, **options)
+    model = nn.Sequential(
+        nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1)
+    )
+    pruner = dp.Pruner(model, X[:2], budget=dp.Budget(macs=0.4, steps=STEPS))
+    optimizer = optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
+    scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
+    things = accelerator.prepare(model, optimizer, scheduler)
+    register(accelerator, pruner, things[1])
+    if registered:
+        accelerator.register_for_checkpointing(pruner)
+    return accelerator, pruner, *things
+
+
+def train_(run, steps):
+    accelerator, pruner, model, optimizer, scheduler = run
+    taken = pruner.steps
+    while pruner.steps < taken + steps:
+        for x in X.split(16):
+            with accelerator.accumulate(model):
+                task = nn.functional.mse_loss(model(x).float(), x[:, :1].relu())
+                accelerator.backward(task + pruner.penalty())
+                accelerator.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                scheduler.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                pruner.step(optimizer)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"gradient_accumulation_steps": 2}, {"mixed_precision": "bf16"}]
+)
+def test_a_model_shrinks_to_its_budget(options):
+    run = make(**options)
+    train_(run, STEPS)
+    assert run[1].history[-1].macs <= 0.4 * run[1].dense.macs
+    assert run[1].finalize()[0].out_features < 16
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, registered):
+    run = make(registered=registered)
+    train_(run, 8)
+    run[0].save_state(tmp_path)
+    assert run[1].history
+    train_(run, STEPS - 8)
+
+    fresh_state = make(registered=registered, seed=1)
+    fresh_state[0].load_state(tmp_path)
+    assert fresh_state[1].steps == 8
+    train_(fresh_state, STEPS - 8)
+    assert_same(run, fresh_state)
+
+
+def test_a_run_that_went_on_goes_back(tmp_path):
+    run = make()
+    train_(run, 8)
+    run[0].save_state(tmp_path)
+    train_(run, STEPS - 8)
+    expected = copy.deepcopy(run[1].model.state_dict())
+    run[0].load_state(tmp_path)
+    train_(run, STEPS - 8)
+    for name, tensor in run[1].model.state_dict().items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def assert_same(one, other):
+    found = other[1].finalize().state_dict()
+    for name, tensor in one[1].finalize().state_dict().items():
+        assert torch.equal(found[name], tensor), name
+
+
+def test_optimizers_without_gates_are_refused():
+    accelerator, pruner, *_ = make()
+    other = optim.SGD(nn.Linear(1, 1).parameters(), 0.1)
+    with pytest.raises(ArgumentError, match="no optimizer trains the gates"):
+        register(accelerator, pruner, other)
+
+
+def _refused():
+    with pytest.raises(ArgumentError, match="2 processes train this model"):
+        make()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_several_processes_are_refused():
+    accelerate.debug_launcher(_refused, num_processes=2)
