@@ -1,6 +1,6 @@
 """Whatever fails, wherever: model, gates, optimizer and controller are as they were.
 
-Here at a few calls of each scene; `python -m tests.campaigns` strikes at every place.
+Here at a few calls of each scene, spread over all of them.
 """
 
 import random
