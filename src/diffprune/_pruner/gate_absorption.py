@@ -5,6 +5,7 @@ whatever reads the gate, or backwards into what feeds it. The values of `Gate` a
 negative; those of other gates may be.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -118,7 +119,9 @@ def _outputs(groups: Groups, link: Link) -> Iterator[Value]:
 
 
 def _times_read(groups: Groups, value: Value) -> int:
-    return sum(value in step.inputs for step in groups.solution.steps)
+    """How often a forward pass reads a value; train mode has a trace of its own."""
+    reads = (s.node.graph for s in groups.solution.steps if value in s.inputs)
+    return max(Counter(reads).values(), default=0)
 
 
 def _uses(groups: Groups, name: str) -> int:

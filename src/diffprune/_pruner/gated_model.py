@@ -17,7 +17,7 @@ from diffprune._core.copying import copied
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
-from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count
+from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count, mode
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
@@ -191,7 +191,9 @@ class GatedModel(Generic[ModuleT]):
         check_can_follow(optimizers, to_be_cut, may_reset=self.resets_state)
 
         inputs = self.example_inputs
-        check = None if step is None else OutputCheck(self.model, inputs)
+        # What a noisy gate draws in train mode depends on how many units it has.
+        modes = (False,) if any(map(_is_drawn, self.gates.values())) else (False, True)
+        check = None if step is None else OutputCheck(self.model, inputs, modes=modes)
         models = [self.model, *self.copies]
         try:
             with all_or_nothing(self, *optimizers):
@@ -355,6 +357,15 @@ class GatedModel(Generic[ModuleT]):
             f"a removal was undone: {error}{where}\nModel, gates and optimizer are as "
             "they were before it."
         )
+
+
+@torch.no_grad()
+def _is_drawn(gate: GateLike) -> bool:
+    """Whether the values of a gate are random in train mode."""
+    assert isinstance(gate, nn.Module)  # noqa: S101 - gates are modules
+    with torch.random.fork_rng(), mode(gate, training=True):
+        first, second = gate.values(), gate.values()
+    return not torch.equal(first, second)
 
 
 def check_unchanged(model: nn.Module, groups: Groups) -> None:
