@@ -114,7 +114,7 @@ def _read(path: Path) -> dict[str, float | None]:
     except (OSError, ValueError, RecursionError):
         return {}
     is_whole = isinstance(known, dict) and all(
-        value is None or (type(value) is float and 0 < value < math.inf)
+        value is None or (type(value) is float and 0 <= value < math.inf)
         for value in known.values()
     )
     return known if is_whole else {}

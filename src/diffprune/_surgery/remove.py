@@ -113,8 +113,10 @@ def removal(
     some = {name: at_least_one(units) for name, units in keep.items()}
     cut, plan = model, plan_removal(groups, keep=some)
     emptied = [groups[name] for name, units in keep.items() if not units.any()]
+    moves_in_double = False
     if emptied:
         fine = in_double(masked, example_inputs)  # biases may move, and must not round
+        moves_in_double = fine.is_double
         cut, plan = fine.model, remove_branches_(fine.model, groups, plan, fine.inputs)
         _check_gone(emptied, plan)
     small = apply_plan(cut, plan)
@@ -123,7 +125,7 @@ def removal(
         small,
         example_inputs,
         kept=partial(layout, groups, keep),
-        twins=partial(_twins, model, groups, keep, plan),
+        twins=partial(_twins, model, groups, keep, plan, in_double=moves_in_double),
     )
     cast_like_(small, model)
     plan = replace(plan, certificate=certificate)
@@ -139,10 +141,13 @@ def _twins(
     groups: Groups,
     keep: Mapping[str, Bool[Tensor, " units"]],
     plan: Plan,
+    *,
+    in_double: bool,
 ) -> Twins:
     """The same removal from a model with other weights."""
     # A branch may have disappeared because of zeros that the model had before.
     other = scrambled(model, keep_zeros=bool(plan.stubs))
+    other = other.double() if in_double else other
     masked = mask(other, groups, keep)
     cut = other
     if plan.stubs:
