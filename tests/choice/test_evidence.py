@@ -161,6 +161,7 @@ PLAIN = {
     "cosine_classifier",
     "ensemble",
     "tied_autoencoder",
+    *(name for name in ZOO if name.startswith("torch_")),  # attention of torch itself
 }
 
 

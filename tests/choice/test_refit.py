@@ -13,7 +13,7 @@ from diffprune.errors import ArgumentError
 from zoo import ZOO
 
 # Nothing there can be fitted, and the refit says so.
-SAID = {"tied_autoencoder", "ensemble", "bilinear", "cosine_classifier"}
+SAID = {"einsum_dots", "tied_autoencoder", "ensemble", "bilinear", "cosine_classifier"}
 
 
 def halved(groups):

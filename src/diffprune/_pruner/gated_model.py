@@ -36,7 +36,7 @@ from diffprune._surgery.optimizer_state import (
 )
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError, RemovalError
-from diffprune.gates import GateLike
+from diffprune.gates import BaseGate, GateLike
 from diffprune.gates.penalty import named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -363,6 +363,8 @@ class GatedModel(Generic[ModuleT]):
 def _is_drawn(gate: GateLike) -> bool:
     """Whether the values of a gate are random in train mode."""
     assert isinstance(gate, nn.Module)  # noqa: S101 - gates are modules
+    if isinstance(gate, BaseGate) and gate.per_example:
+        return True
     with torch.random.fork_rng(), mode(gate, training=True):
         first, second = gate.values(), gate.values()
     return not torch.equal(first, second)

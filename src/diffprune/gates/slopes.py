@@ -36,7 +36,7 @@ class Slopes:
         >>> slopes.hear(("a", "b"), torch.tensor([1.0, 2.0, 3.0]))
         >>> _ = slopes.end_step()
         >>> a, b = slopes.squares().values()
-        >>> float(b / a[0])
+        >>> round(float(b / a[0]), 4)
         9.0
     """
 

@@ -59,9 +59,9 @@ def test_open_probability_is_that_of_draws():
     gate = MixtureGate(100_000)
     gate.logits.data.fill_(-0.5)
     share = float((gate.values() > 0).float().mean())
-    assert share == pytest.approx(float(gate.penalty()) / gate.size, abs=0.005)
+    assert share == pytest.approx(gate.penalty().item() / gate.size, abs=0.005)
     assert share == pytest.approx(
-        float(prob_open(gate.logits[0].sigmoid(), 10.0)), abs=0.005
+        prob_open(gate.logits[0].sigmoid(), 10.0).item(), abs=0.005
     )
 
 

@@ -64,7 +64,7 @@ def test_draws_have_the_posterior_mean():
     gate = LogNormalGate(100_000)
     gate.mu.data.fill_(-1.0)
     gate.log_sigma.data.fill_(math.log(0.5))
-    assert float(gate.values().mean()) == pytest.approx(0.39807, abs=0.002)
+    assert gate.values().mean().item() == pytest.approx(0.39807, abs=0.002)
 
 
 def test_noise_closes_a_unit_in_use():

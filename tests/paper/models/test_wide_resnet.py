@@ -1,3 +1,5 @@
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -74,7 +76,8 @@ def test_a_closed_sum_silences_the_shortcut_too(gates_first):
 def test_open_gates_change_nothing_but_scale(gates_first):
     """All gates at one: the network is the plain one, wherever they sit."""
     plain = WideResNet(10, 1).eval()
-    gated = WideResNet(10, 1, Gate, gates_first=gates_first).eval()
+    paper_gate = partial(Gate, start="paper")
+    gated = WideResNet(10, 1, paper_gate, gates_first=gates_first).eval()
     plain.load_state_dict(gated.state_dict(), strict=False)
     with torch.no_grad():
         for name, parameter in gated.named_parameters():
