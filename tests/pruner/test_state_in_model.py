@@ -240,6 +240,7 @@ def timm_ema():
     """timm's own class, from its file: the package wants torchvision."""
     package = importlib.util.find_spec("timm")
     if package is None or package.submodule_search_locations is None:
+        # It wants torchvision, which has no build for the torch of this project.
         pytest.skip("timm is not installed")
     path = f"{package.submodule_search_locations[0]}/utils/model_ema.py"
     spec = importlib.util.spec_from_file_location("timm_model_ema", path)

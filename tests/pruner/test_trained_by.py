@@ -124,7 +124,7 @@ class Packed(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         if function is torch.Tensor.index_select:
-            raise NotImplementedError
+            raise NotImplementedError  # as the state of 8-bit optimizers does
         return super().__torch_function__(function, types, args, kwargs)
 
 
