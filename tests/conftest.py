@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 import torch
 from hypothesis import settings
@@ -19,3 +21,11 @@ def same_numbers_every_time():
 def one_thread():
     """Parallel test workers share the machine; none may take all of it."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def accelerate_forgets():
+    """Accelerate keeps one state per process: no test may find that of another."""
+    yield
+    if state := sys.modules.get("accelerate.state"):
+        state.AcceleratorState._reset_state(reset_partial_state=True)

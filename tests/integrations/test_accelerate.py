@@ -11,20 +11,10 @@ from diffprune.errors import ArgumentError
 
 accelerate = pytest.importorskip("accelerate")
 
-from accelerate.state import AcceleratorState  # noqa: E402 - if there is Accelerate
-
-from diffprune.integrations.accelerate import register  # noqa: E402
+from diffprune.integrations.accelerate import register  # noqa: E402 - if there is Accelerate
 
 X = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
 STEPS = 24
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    """Its state is global; each test is a process of its own."""
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
 
 
 def make(*, registered=True, seed=0, **options):
