@@ -30,10 +30,18 @@ from diffprune._choice import (
 )
 from diffprune._choice.allocation import LEAST_UNITS, Widths
 from diffprune._choice.evidence import batch_size
-from diffprune._core.types import Bool
+from diffprune._core.arguments import shown
+from diffprune._core.door import door
+from diffprune._core.types import Bool, Count
 from diffprune._costs.latency import measure_in_turns
 from diffprune._costs.network import Network
-from diffprune._graph import Groups, call_arguments, find_groups, mode
+from diffprune._graph import (
+    Groups,
+    call_arguments,
+    check_accepts,
+    find_groups,
+    mode,
+)
 from diffprune._surgery.plan import Plan
 from diffprune._surgery.remove import removal
 from diffprune.errors import ArgumentError
@@ -118,6 +126,7 @@ class Shrinkage(Generic[ModuleT]):
     report: ShrinkReport
 
 
+@door
 def shrink(  # noqa: PLR0913 - the whole of it in one call
     model: ModuleT,
     data: Iterable[Any],
@@ -125,9 +134,9 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
     budget: Budget,
     *,
     refit: bool = True,
-    round_to: int = 1,
-    choosing: int = CHOOSING,
-    fitting: int = FITTING,
+    round_to: Count = 1,
+    choosing: Count = CHOOSING,
+    fitting: Count = FITTING,
     report: Callable[[ShrinkReport], object] | None = None,
     progress: Progress | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
@@ -192,9 +201,9 @@ def shrinkage(  # noqa: PLR0913 - as above
     budget: Budget,
     *,
     refit: bool = True,
-    round_to: int = 1,
-    choosing: int = CHOOSING,
-    fitting: int = FITTING,
+    round_to: Count = 1,
+    choosing: Count = CHOOSING,
+    fitting: Count = FITTING,
     progress: Progress | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> Shrinkage[ModuleT]:
@@ -202,6 +211,7 @@ def shrinkage(  # noqa: PLR0913 - as above
     tell = progress or _silent
     batches = _taken(data, max(choosing, fitting if refit else 0))
     inputs = batches[0][0]
+    _check_data(model, batches, loss)
     tell("finding groups", 0, 1)
     groups = find_groups(model, inputs, **options)
     network = Network(model, inputs, groups, [*groups])
@@ -223,6 +233,28 @@ def shrinkage(  # noqa: PLR0913 - as above
     )
     tell("done", 1, 1)
     return Shrinkage(done.model, report)
+
+
+def _check_data(model: nn.Module, batches: Sequence[Batch], loss: Loss) -> None:
+    """Refuse batches that the model or the loss does not take, before all the work."""
+    for number, (inputs, _) in enumerate(batches):
+        check_accepts(model, inputs, f"the inputs in batch {number} of data")
+    inputs, targets = batches[0]
+    args, kwargs = call_arguments(inputs)
+    with mode(model, training=False), torch.no_grad():
+        outputs = model(*args, **kwargs)
+    try:
+        found: object = loss(outputs, targets)
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ArgumentError(
+            "the loss does not take what the model returns and the targets in data: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(found, Tensor) or not bool(found.isfinite().all()):
+        raise ArgumentError(
+            "the loss must return a tensor of finite numbers for the batches of data, "
+            f"got {shown(found)}."
+        )
 
 
 def choose_order(

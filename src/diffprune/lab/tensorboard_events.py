@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from diffprune._core.door import door
 from diffprune.errors import MissingPackageError
 from diffprune.lab.runs.records import Epoch
 from diffprune.lab.training.loop import OnEpoch
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
+@door
 def tensorboard(folder: str | os.PathLike[str]) -> Generator[OnEpoch, None, None]:
     """Write every epoch as events: `train(..., on_epoch=...)` calls what this yields.
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from diffprune._core.door import door
 from diffprune._pruner import RemovalRecord
 from diffprune._surgery.compare import Certificate
 from diffprune.errors import ArgumentError
@@ -164,6 +165,7 @@ class Run:
         }
 
 
+@door
 def read_run(folder: str | os.PathLike[str]) -> Run:
     """Read a run, finished or not.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
+from diffprune._core.door import door
 from diffprune.errors import MissingPackageError
 from diffprune.lab.runs.records import Outcome, Run
 
@@ -47,6 +48,7 @@ class Front:
             )
         return table
 
+    @door
     def figure(self, path: str | os.PathLike[str]) -> None:
         """Draw test error against multiply-adds, as SVG, PNG or HTML by its ending.
 

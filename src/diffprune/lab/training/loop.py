@@ -16,6 +16,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from diffprune._budget import Budget
+from diffprune._core.door import door
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -36,6 +37,7 @@ NUM_EXAMPLES: Final = 8
 OnEpoch = Callable[[Epoch], object]
 
 
+@door
 def train(
     make_task: MakeTask,
     recipe: Recipe,
@@ -125,12 +127,17 @@ def _step_(
 def _check_finite(loss: Tensor, progress: Progress, folder: Folder) -> None:
     if math.isfinite(loss):
         return
-    since = "from the end of the epoch before" if progress.epoch else "from the start"
+    good = folder.checkpoint
+    last = (
+        f"The last good checkpoint is `{good}`, of the end of epoch {progress.epoch}: "
+        "the same call goes on from there, and would come to the same."
+        if good.exists()
+        else f"There is no checkpoint yet in `{folder.path}`."
+    )
     raise ArgumentError(
         f"the loss became {float(loss)} in epoch {progress.epoch + 1}, batch "
-        f"{progress.batches + 1}.\nThe run in `{folder.path}` can go on {since}; it "
-        "would come to the same. Start another one with a smaller `lr`, or with "
-        "`clip_norm`."
+        f"{progress.batches + 1}.\n{last} Start another run with a smaller `lr`, or "
+        "with `clip_norm`."
     )
 
 

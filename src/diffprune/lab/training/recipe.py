@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from diffprune._budget import Budget
 from diffprune._core.arguments import count, number
+from diffprune._core.door import door
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab.formatting import listed
@@ -107,6 +108,7 @@ class Recipe:
         """The same without gates, to compare with."""
         return replace(self, strength=None, budget=None)
 
+    @door
     def lr_factor(self, epoch: int) -> float:
         """What learning rates are multiplied by, `epoch` epochs after the start."""
         if self.decay == "cosine":
@@ -121,6 +123,7 @@ class Recipe:
         return asdict(self)
 
     @classmethod
+    @door
     def from_dict(cls, data: Mapping[str, Any]) -> "Recipe":
         """Read what `to_dict` wrote, also by way of JSON."""
         tuples: dict[str, Any] = {"decay_after": tuple(data["decay_after"])}

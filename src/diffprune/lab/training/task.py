@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Adam, Optimizer
 
+from diffprune._core.door import check_fields
 from diffprune._core.types import Float, Int
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -55,6 +56,9 @@ class Task:
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     error: Callable[[Tensor, Tensor], Tensor] = is_wrong
     optimizer: Callable[[list[dict[str, Any]]], Optimizer] = Adam
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 MakeTask = Callable[[Recipe], Task]
