@@ -119,9 +119,10 @@ def _hold_zeros_(model: nn.Module) -> None:
             gate.end_with_(is_open)
 
 
-def _recipe(name: str, **numbers: Any) -> Recipe:  # noqa: ANN401 - of a Recipe
+def _recipe(name: str, **given: Any) -> Recipe:  # noqa: ANN401 - those of a Recipe
     """What most reference codes share, but for what is given."""
-    return Recipe(**{"name": name, "epochs": 200, "strength": _PER_IMAGE, **numbers})
+    numbers: dict[str, Any] = {"epochs": 200, "strength": _PER_IMAGE, **given}
+    return Recipe(name=name, **numbers)
 
 
 _L0: Final = Method(

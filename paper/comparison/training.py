@@ -159,7 +159,7 @@ class AtTheEnd(NoPruning):
         self.gates = {}
         left = units(self.model)
         macs = left.macs * len(self._examples)
-        named = dict(zip(PLACES, left, strict=True))
+        named = dict[str, int](zip(PLACES, left, strict=True))
         self.history.append(RemovalRecord(self.steps, named, left.parameters, macs))
         return self.model
 
