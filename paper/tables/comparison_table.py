@@ -127,7 +127,7 @@ def _caption() -> str:
     lines = [
         "A row with a seed is a run here, in its last epoch; one without is published",
         "s: seconds of the processor, training alone",
-        "In short runs gates and variances learn faster, tenfold at most, DiffPrune's not",
+        "In short runs gates learn faster, tenfold at most; those of DiffPrune do not",
         f"Cut in the end alone: {late}",
         f"Continued from the dense network of the seed: {dense}",
     ]
