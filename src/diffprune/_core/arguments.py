@@ -134,8 +134,7 @@ _DUNDERS: Final = {"__call__", "__iter__", "__len__"}
 def _fits_generic(origin: Any, parts: tuple[Any, ...], value: Any) -> bool:  # noqa: ANN401 - as above
     if origin in _SPECIAL:
         return _SPECIAL[origin](value, parts)
-    is_number = isinstance(value, Tensor) and not value.ndim  # no iterable, for once
-    if is_number or isinstance(value, _TEXT) or not isinstance(value, origin):
+    if _is_number(value) or isinstance(value, _TEXT) or not isinstance(value, origin):
         return False
     if issubclass(origin, tuple) and parts[-1:] != (...,):
         return len(value) == len(parts) and all(map(fits, parts, value))
@@ -143,6 +142,11 @@ def _fits_generic(origin: Any, parts: tuple[Any, ...], value: Any) -> bool:  # n
         return all(fits(parts[0], k) and fits(parts[1], v) for k, v in value.items())
     is_plain = issubclass(origin, Sequence | AbstractSet)
     return not is_plain or all(fits(parts[0], item) for item in value)
+
+
+def _is_number(value: object) -> bool:
+    """Whether it is a tensor of one number, which only seems to be an iterable."""
+    return isinstance(value, Tensor) and not value.ndim
 
 
 def _is_path(value: object, _: object) -> bool:

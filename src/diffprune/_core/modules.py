@@ -1,5 +1,6 @@
-"""What every module must have before anything is done to it: values."""
+"""What every module must have before anything is done to it: values, and a place."""
 
+import torch
 from torch import nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
@@ -30,3 +31,22 @@ def check_has_values(model: nn.Module) -> None:
                 "keep.\nFirst give it some: `model.to_empty(device=...)`, then load "
                 "the weights."
             )
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that torch does not know, or this machine does not have.
+
+    Raises:
+        ArgumentError: If it is such a one.
+
+    Examples:
+        >>> check_device("cpu")
+    """
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise ArgumentError(
+            f"the device `{name}` cannot be used here: {reason}\nType `cpu`, or `cuda` "
+            "where there is one."
+        ) from error

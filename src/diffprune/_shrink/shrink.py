@@ -244,7 +244,7 @@ def _check_data(model: nn.Module, batches: Sequence[Batch], loss: Loss) -> None:
     with mode(model, training=False), torch.no_grad():
         outputs = model(*args, **kwargs)
     try:
-        found: object = loss(outputs, targets)
+        found: Any = loss(outputs, targets)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ArgumentError(
             "the loss does not take what the model returns and the targets in data: "

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from diffprune._core.door import door
+from diffprune._core.modules import check_device
 from diffprune._core.types import Count
 from diffprune.errors import ArgumentError
 from diffprune.lab import Recipe, read_run, train
@@ -57,6 +58,7 @@ def sweep(
         ArgumentError: If there is nothing to vary, or nobody to do it.
         MissingPackageError: If Optuna is not installed.
     """
+    check_device(device)
     _, make_recipe = load_task(task)
     points = make_points(recipe or make_recipe(0), vary)
     threads = max(1, torch.get_num_threads() // workers)

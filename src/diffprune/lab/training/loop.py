@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from diffprune._budget import Budget
 from diffprune._core.door import door
+from diffprune._core.modules import check_device
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -66,6 +67,7 @@ def train(
             main thread no signal is heard, and training goes on.
     """
     check_recipe(recipe)
+    check_device(device)
     spec = spell(make_task, Path(out))
     with (
         Folder.open(Path(out), recipe, spec) as folder,

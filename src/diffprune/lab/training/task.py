@@ -82,6 +82,9 @@ def check_task(made: object) -> None:
             "needed: "
             "`return lab.Task(model=..., train=..., test=...)`."
         )
+    for name in ("train", "test"):
+        if not len(getattr(made, name)):
+            raise ArgumentError(f"the task has nothing to {name} with: no batches.")
 
 
 def gate_of(recipe: Recipe) -> Callable[[int], nn.Module]:
