@@ -49,9 +49,8 @@ def train() -> None:
             optimizer.step()
             pruner.step(optimizer)  # on all processes
         if rank == 0:
-            dp.save_checkpoint(
-                CHECKPOINT, pruner, optimizer, extra={"epoch": epoch + 1}
-            )
+            extra = {"epoch": epoch + 1}
+            dp.save_checkpoint(CHECKPOINT, pruner, optimizer, extra=extra)
 
     small = pruner.finalize()  # on all processes
     if rank == 0:
