@@ -68,13 +68,20 @@ def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, An
 @contextmanager
 def mode(model: nn.Module, *, training: bool) -> Generator[None]:
     """Put every module in train or eval mode, and back as it was."""
-    before = {module: module.training for module in model.modules()}
+    before = {module: _training(module) for module in model.modules()}
     model.train(training)
     try:
         yield
     finally:
         for module, was_training in before.items():
             module.training = was_training
+
+
+def _training(module: nn.Module) -> bool:
+    """Read the flag unseen: here it is no sign that the module goes by it."""
+    if "training" in vars(module):
+        return vars(module)["training"]
+    return module.training
 
 
 @contextmanager
@@ -125,7 +132,8 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     read = {parameters.get(name) for name in usual.read}  # a tied one by any name
     is_all_read = read.issuperset(parameters.values())
-    if is_all_read and all(map(_is_known_in_training, readers)):
+    moody = {m for m in model.modules() if m in readers or _is_switched(m)}
+    if is_all_read and all(map(_is_known_in_training, moody)):
         return (usual,)
     # What only runs in training may branch at random there; it is then unread, and
     # its own parameters stay whole.
@@ -165,6 +173,12 @@ def mode_readers() -> Generator[set[nn.Module]]:
         yield found
     finally:
         del nn.Module.training
+
+
+def _is_switched(module: nn.Module) -> bool:
+    """Whether a class does more than set the flag when its mode changes."""
+    kind = type(module)
+    return kind.train is not nn.Module.train or kind.eval is not nn.Module.eval
 
 
 def _is_known_in_training(module: nn.Module) -> bool:
