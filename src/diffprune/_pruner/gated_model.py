@@ -6,7 +6,7 @@ copies and optimizers, checked on the example inputs, or nothing at all.
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 import torch
@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from diffprune._core.copying import copied
 from diffprune._core.snapshot import all_or_nothing
-from diffprune._core.types import Int
+from diffprune._core.types import Float, Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count, mode
 from diffprune._pruner.data_parallel import ignore_wrappers_, notice_wrappers_
@@ -56,6 +56,8 @@ class RemovalRecord:
         macs: Multiply-adds that are left, for the example inputs.
         certificate: How far outputs before and after are apart; None before the first
             removal.
+        worth: By gate that lost units, what these were worth on average: running
+            squares of the gradients of gates, one being the mean over all units.
     """
 
     step: int
@@ -63,6 +65,7 @@ class RemovalRecord:
     parameters: int
     macs: int
     certificate: Certificate | None = None
+    worth: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -78,6 +81,7 @@ class RemovalRecord:
             int(data["parameters"]),
             int(data["macs"]),
             None if certificate is None else Certificate(**certificate),
+            dict(data.get("worth", {})),  # records of earlier versions have none
         )
 
 
@@ -217,9 +221,11 @@ class GatedModel(Generic[ModuleT]):
                 self.plan = replace(self.plan.then(plan), certificate=found)
                 self.last_cut = plan
                 self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
+                lost = _worth_of_lost(self.pooled.slopes.squares(), cut)
                 self.pooled.slopes.keep_(cut.gates)
                 if step is not None:
-                    self.history.append(self.shape(step, found))
+                    left = replace(self.shape(step, found), worth=lost)
+                    self.history.append(left)
         except RemovalError as error:
             if check is None:
                 raise
@@ -371,6 +377,20 @@ def release_(model: nn.Module) -> None:
 
 
 @torch.no_grad()
+def _worth_of_lost(
+    squares: Mapping[str, Float[Tensor, " units"]], cut: Cut
+) -> dict[str, float]:
+    """By gate that loses units, what these are worth on average, if that is known."""
+    if not any(bool(some.any()) for some in squares.values()):
+        return {}
+    gone = {name: ~keep.cpu() for name, keep in cut.gates.items()}
+    return {
+        name: float(squares[name][units].mean())
+        for name, units in gone.items()
+        if bool(units.any())
+    }
+
+
 def _is_drawn(gate: GateLike) -> bool:
     """Whether the values of a gate are random in train mode."""
     assert isinstance(gate, nn.Module)  # noqa: S101 - gates are modules

@@ -208,6 +208,14 @@ class Pruner(Generic[ModuleT]):
         """All removals so far, as one."""
         return self._gated.plan
 
+    @property
+    def worth(self) -> dict[str, Float[Tensor, " units"]]:
+        """What the units of each gate are worth: running squares of gate gradients.
+
+        One is the mean over all units; zeros mean that nothing is known yet.
+        """
+        return self._measuring.squares()
+
     def parameter_groups(
         self,
         *,
@@ -360,8 +368,8 @@ class Pruner(Generic[ModuleT]):
         """
         asked = [] if self.controller is None else self.controller.report()
         units = self._gated.units()
-        squares = self._measuring.squares()
-        return summarise(self.gates, units, self.shape(), self.dense, asked, squares)
+        now, dense = self.shape(), self.dense
+        return summarise(self.gates, units, now, dense, asked, self.worth)
 
     def state_dict(self) -> dict[str, Any]:
         """What a pruner of a fresh model needs to continue; without its parameters.

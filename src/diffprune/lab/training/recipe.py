@@ -15,6 +15,7 @@ from diffprune._budget import Budget
 from diffprune._core.arguments import count, number
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab import defaults
 from diffprune.lab.formatting import listed
 
 COSTS: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
@@ -66,8 +67,8 @@ class Recipe:
 
     name: str
     epochs: int
-    batch_size: int = 100
-    lr: float = 1e-3
+    batch_size: int = defaults.BATCH_SIZE
+    lr: float = defaults.LR
     gate_lr: float | None = None
     weight_decay: float = 0.0
     decay: Literal["constant", "cosine", "linear", "steps"] = "constant"
