@@ -376,7 +376,6 @@ def release_(model: nn.Module) -> None:
     ignore_wrappers_(model)
 
 
-@torch.no_grad()
 def _worth_of_lost(
     squares: Mapping[str, Float[Tensor, " units"]], cut: Cut
 ) -> dict[str, float]:
@@ -391,6 +390,7 @@ def _worth_of_lost(
     }
 
 
+@torch.no_grad()
 def _is_drawn(gate: GateLike) -> bool:
     """Whether the values of a gate are random in train mode."""
     assert isinstance(gate, nn.Module)  # noqa: S101 - gates are modules
