@@ -18,6 +18,7 @@ import torch
 
 from diffprune._graph.tracing import ExampleInputs
 from diffprune.errors import DiffpruneError, RemovalError
+from tests.campaigns.accepted import NAMED_BY, reason_for
 from tests.campaigns.bad_values import Make, bad_values
 from tests.campaigns.doors import GOOD
 from tests.campaigns.injection import difference, everything
@@ -31,26 +32,35 @@ class Spoilt:
     argument: str
     value: str
     make: Make
+    annotation: str
     is_many: bool
 
-    def __str__(self):
+    def __str__(self) -> str:
         return f"{self.door}({self.argument}={self.value})"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of it: `refused`, `accepted`, `inner`, `nameless` or `changed`."""
+    """What became of it.
+
+    Attributes:
+        kind: `refused`, `accepted` for a listed reason, and otherwise a failure:
+            `harmful`, `inner`, `nameless` or `changed`.
+        message: What was said, or the reason.
+    """
 
     kind: str
     message: str = ""
 
+    @property
+    def is_good(self) -> bool:
+        return self.kind in {"refused", "accepted"}
 
-def annotation_of(parameter):
+
+def annotation_of(parameter: inspect.Parameter) -> str:
     hint = parameter.annotation
-    if hint == ExampleInputs:
+    if hint in (ExampleInputs, ExampleInputs | None):
         return "ExampleInputs"
-    if hint == ExampleInputs | None:
-        return "ExampleInputs | None"
     return hint if isinstance(hint, str) else inspect.formatannotation(hint)
 
 
@@ -61,58 +71,61 @@ def spoilt_calls(folder: Path) -> Iterator[Spoilt]:
             if name.startswith("_"):
                 continue
             is_many = parameter.kind is parameter.VAR_POSITIONAL
-            for value, make in bad_values(annotation_of(parameter)).items():
-                yield Spoilt(door, name, value, make, is_many)
+            annotation = annotation_of(parameter)
+            for value, make in bad_values(annotation).items():
+                yield Spoilt(door, name, value, make, annotation, is_many)
 
 
 def judge(spoilt: Spoilt, folder: Path) -> Verdict:
     """Make the call, and say what became of it."""
     good = GOOD[spoilt.door](folder)
     value = spoilt.make(Path(tempfile.mkdtemp(dir=folder)))
-    good.arguments = {
-        **good.arguments,
-        spoilt.argument: (value,) if spoilt.is_many else value,
-    }
+    given = (value,) if spoilt.is_many else value
+    good.arguments = {**good.arguments, spoilt.argument: given}
     before = everything(*good.roots)
     try:
         with warnings.catch_warnings(), torch.random.fork_rng():
             warnings.simplefilter("ignore")
             good.call()
-    except DiffpruneError as error:
-        changed = difference(before, everything(*good.roots))
-        if changed:
-            return Verdict("changed", f"{changed}\n{error}")
-        return _named(spoilt, value, error)
-    except ZeroDivisionError as error:
-        if "of the user's" not in str(error):
-            return Verdict("inner", f"{type(error).__name__}: {error}")
-        return Verdict("refused", "an error of the user's own code is the user's")
-    except AssertionError as error:
-        is_law = spoilt.door.startswith("diffprune.testing.")
-        return Verdict("refused" if is_law else "inner", f"AssertionError: {error}")
-    except TypeError as error:
-        if "multiple values for" in str(error):
-            return Verdict("refused", "the call has no such form")
-        return Verdict("inner", f"{type(error).__name__}: {error}")
     except Exception as error:  # noqa: BLE001 - which is what we are looking for
-        return Verdict("inner", f"{type(error).__name__}: {error}")
+        return _refusal(
+            spoilt, value, error, difference(before, everything(*good.roots))
+        )
     finally:
         if hasattr(good, "opened"):
             with suppress(Exception):
                 good.opened.__exit__(None, None, None)
-    return Verdict("accepted")
+    reason = reason_for(spoilt.door, spoilt.argument, spoilt.value, spoilt.annotation)
+    return Verdict("accepted" if reason else "harmful", reason or "")
 
 
-def _named(spoilt, value, error):
-    text = str(error)
-    words = {
-        spoilt.argument,
-        spoilt.argument.rstrip("s"),
-        spoilt.argument.replace("_", " "),
-    }
-    is_named = any(re.search(rf"\b{re.escape(word)}", text) for word in words)
-    is_path = isinstance(value, Path | str) and str(value)
-    names_file = is_path and (str(value) in text or str(Path(value).parent) in text)
-    # A model may be called by its class, and what computes something else is refused.
-    is_named |= type(value).__name__ in text or isinstance(error, RemovalError)
-    return Verdict("refused" if is_named or names_file else "nameless", text)
+def _refusal(spoilt, value, error, changed):
+    said = f"{type(error).__name__}: {error}"
+    if reason := _is_not_ours(spoilt, error):
+        return Verdict("refused", reason)
+    if not isinstance(error, DiffpruneError):
+        return Verdict("inner", said)
+    if changed:
+        return Verdict("changed", f"{changed}\n{said}")
+    is_named = _is_named(spoilt, value, str(error)) or isinstance(error, RemovalError)
+    return Verdict("refused" if is_named else "nameless", said)
+
+
+def _is_not_ours(spoilt, error):
+    """Why an error of another kind is right, if it is."""
+    if "of the user's" in str(error):
+        return "what a function of the user's raises is the user's"
+    if isinstance(error, TypeError) and "multiple values for" in str(error):
+        return "the call has no such form"
+    is_law = spoilt.door.startswith("diffprune.testing.")
+    return "a law is broken" if is_law and isinstance(error, AssertionError) else ""
+
+
+def _is_named(spoilt, value, text):
+    name = spoilt.argument
+    words = [name, name.rstrip("s"), name.replace("_", " "), *NAMED_BY.get(name, ())]
+    if any(re.search(rf"\b{re.escape(word)}", text) for word in words):
+        return True
+    if isinstance(value, Path | str) and str(value):
+        return str(value) in text or str(Path(value).parent) in text
+    return type(value).__name__ in text  # a model may be called by its class

@@ -19,7 +19,7 @@ Make = Callable[[Path], Any]
 
 
 class Raising(nn.Module):
-    def forward(self, x):
+    def forward(self, *_):
         raise RuntimeError("this model is broken")
 
 
@@ -141,7 +141,7 @@ OF_KIND: dict[str, dict[str, Make]] = {
     },
     "PathLike": {
         "missing": lambda folder: folder / "missing",
-        "folder": lambda folder: _folder(folder),
+        "folder": _folder,
         "empty file": lambda folder: _file(folder, "nothing", b""),
         "foreign file": lambda folder: _file(folder, "letter", b"Dear Sir or Madam"),
         "binary file": lambda folder: _file(folder, "noise", bytes(range(256)) * 9),

@@ -279,7 +279,7 @@ def _pretrained(folder):
     return Good(load_pretrained, {"folder": folder / "nothing"})
 
 
-def _same(call, x):
+def _same(_, x):
     return x.axes
 
 
@@ -390,7 +390,7 @@ GOOD: dict[str, Callable[[Path], Good]] = {
     "diffprune.surgery.removal": lambda _: of_model(
         surgery.removal, on(groups=groups(), keep=keep())
     ),
-    "diffprune.rules.OpRule": lambda _: Good(rules.OpRule, {"axes": lambda call, x: x}),
+    "diffprune.rules.OpRule": lambda _: Good(rules.OpRule, {"axes": lambda _, x: x}),
     "diffprune.testing.check_composition": lambda _: of_model(
         testing.check_composition, on(groups=groups()), FIND
     ),

@@ -10,9 +10,9 @@ import io
 import os
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from pathlib import Path
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 from unittest import mock
 
 import torch
@@ -40,11 +40,11 @@ class _Writing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._file, name)
 
-    def __enter__(self) -> "_Writing":
+    def __enter__(self) -> Self:
         self._file.__enter__()
         return self
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.__exit__(*error)
 
 

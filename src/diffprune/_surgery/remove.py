@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from diffprune._choice import Refit, refit_
+from diffprune._core.arguments import check
 from diffprune._core.copying import copied
 from diffprune._core.door import door
 from diffprune._core.types import Bool, Count, Float
@@ -160,7 +161,9 @@ def _checked_batches(
 ) -> list[ExampleInputs]:
     batches = list(refit)
     for number, batch in enumerate(batches):
-        check_accepts(model, batch, f"the inputs in batch {number} of refit")
+        check(f"batch {number} of refit", ExampleInputs, batch)
+    for first in batches[:1]:
+        check_accepts(model, first, "the inputs in the first batch of refit")
     return batches
 
 

@@ -15,6 +15,7 @@ from diffprune._core.door import check_fields, door
 from diffprune._core.types import Amount, Count, Natural, Seed
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab import defaults
 from diffprune.lab.formatting import listed
 
 COSTS: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
@@ -66,8 +67,8 @@ class Recipe:
 
     name: str
     epochs: int
-    batch_size: Count = 100
-    lr: Amount = 1e-3
+    batch_size: Count = defaults.BATCH_SIZE
+    lr: Amount = defaults.LR
     gate_lr: Amount | None = None
     weight_decay: Amount = 0.0
     decay: Literal["constant", "cosine", "linear", "steps"] = "constant"
