@@ -34,7 +34,7 @@ from paper.records import (
     read_records,
     write_figures,
 )
-from paper.tables.comparison_table import comparison_table
+from paper.tables.comparison_table import comparison_table, read_comparison
 from paper.tables.lenet5_table import lenet5_table
 from paper.tables.wide_resnet_table import wide_resnet_table
 
@@ -77,9 +77,6 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = {
         table=wide_resnet_table,
     ),
 }  # fmt: skip
-
-_TABLE1: Final = (comparison.RECORDS, RESULTS / "lenet5")
-"""Short runs of every system, and our own of 200 epochs."""
 
 DataDir = Annotated[
     Path | None,
@@ -216,7 +213,7 @@ def table1(
             _named(METHODS, name)
         if run:
             comparison.train(methods or list(METHODS), seeds=seeds, epochs=epochs)
-        runs = [run for folder in _TABLE1 for run in read_records(folder)]
+        runs = read_comparison(RESULTS)
     if as_json:
         show_json([run.to_dict() for run in runs])
     else:

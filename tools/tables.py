@@ -24,7 +24,7 @@ from paper import frontier as front, step_times
 from paper.__main__ import EXPERIMENTS
 from paper.ablations import live_removal, sigma, zeta
 from paper.records import read_figures, read_records
-from paper.tables.comparison_table import comparison_table
+from paper.tables.comparison_table import comparison_table, read_comparison
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -151,9 +151,8 @@ def paper_table(name: str) -> MakeTable:
 
 def comparison(root: Path) -> str:
     """Every system of Table 1, published and run here."""
-    folders = (root / "paper/results/table1", root / "paper/results/lenet5")
     try:
-        runs = [run for folder in folders for run in read_records(folder)]
+        runs = read_comparison(root / "paper/results")
     except ArgumentError:
         return _missing("python -m paper table1 --run")
     return _markdown(comparison_table(runs))

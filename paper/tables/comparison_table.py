@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from rich.table import Table
@@ -13,6 +14,7 @@ from paper.comparison.systems import ALL
 from paper.comparison.training import DENSE
 from paper.models.lenet5 import Widths
 from paper.published import Published, lenet5_on_mnist
+from paper.records import read_records
 
 _SAME: Final = {"lenet5-softmax": "diffprune", "lenet5-sigmoid": "diffprune-reg"}
 """Runs of 200 epochs that have a table of their own, by the name they have here."""
@@ -44,6 +46,19 @@ class Result:
     epochs: int = 0
     seed: int = 0
     seconds: float = 0.0
+
+
+def read_comparison(records: Path) -> list[Run]:
+    """Read the short runs of every system, and our own of 200 epochs.
+
+    Args:
+        records: The folder of all records of the paper.
+
+    Raises:
+        ArgumentError: If there are none.
+    """
+    folders = (records / "table1", records / "lenet5")
+    return [run for folder in folders for run in read_records(folder)]
 
 
 def results(runs: Sequence[Run]) -> dict[str, list[Result]]:
