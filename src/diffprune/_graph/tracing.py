@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
 from torch.utils import _pytree as pytree
 
+from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
@@ -75,6 +76,16 @@ def mode(model: nn.Module, *, training: bool) -> Generator[None]:
     finally:
         for module, was_training in before.items():
             module.training = was_training
+
+
+@contextmanager
+def untouched(model: nn.Module) -> Generator[None]:
+    """Put back whatever modules hold: what a forward keeps of a trace is no number."""
+    before = Snapshot([model])
+    try:
+        yield
+    finally:
+        before.restore_()
 
 
 @contextmanager
@@ -245,6 +256,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
     try:
         with (
             quiet(),
+            untouched(model),
             mode(model, training=training),
             as_written(model),
             narrow(model),
