@@ -6,11 +6,13 @@ module paths on every node, and the origin of integers from `sizes`.
 
 import inspect
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -31,6 +33,11 @@ ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
 
 
 _EXPORTING: Final = threading.RLock()
+# Code of which all is known that it does with the mode: torch's own layers, and ours.
+_KNOWN_IN_TRAINING: Final = (
+    str(Path(nn.modules.__file__).parent),
+    str(Path(__file__).parent),
+)
 
 
 @dataclass(frozen=True)
@@ -136,7 +143,7 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     read = {parameters.get(name) for name in usual.read}  # a tied one by any name
     is_all_read = read.issuperset(parameters.values())
-    if is_all_read and all(map(_is_known_in_training, readers)):
+    if is_all_read and readers.isdisjoint(model.modules()):
         return (usual,)
     # What only runs in training may branch at random there; it is then unread, and
     # its own parameters stay whole.
@@ -149,19 +156,23 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
 
 @contextmanager
 def mode_readers() -> Generator[set[nn.Module]]:
-    """Note which modules look at their `training` while this is open.
+    """Note the modules whose `training` is looked at while this is open.
+
+    Not what torch's own layers do with it, which is known.
 
     Examples:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
         >>> with mode_readers() as readers:
-        ...     _ = model(torch.ones(1, 2))
+        ...     _ = model(torch.ones(1, 2)), model[0].training
         >>> readers
-        {Dropout(p=0.5, inplace=False)}
+        {Linear(in_features=2, out_features=2, bias=True)}
     """
     found = set[nn.Module]()
 
     def read(module: nn.Module) -> bool:
-        found.add(module)
+        reader = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - its only name
+        if not reader.startswith(_KNOWN_IN_TRAINING):
+            found.add(module)
         try:
             return vars(module)["training"]
         except KeyError:
@@ -176,11 +187,6 @@ def mode_readers() -> Generator[set[nn.Module]]:
         yield found
     finally:
         del nn.Module.training
-
-
-def _is_known_in_training(module: nn.Module) -> bool:
-    """Whether all a module does with the mode is known: torch's own layers."""
-    return type(module).__module__.startswith("torch.nn.modules.")
 
 
 def _is_alike(one: Trace, other: Trace) -> bool:
