@@ -23,6 +23,8 @@ from diffprune.lab.report import write_report
 from diffprune.lab.training.task import MakeTask
 from paper import frontier as front, recipes as r, step_times as times
 from paper.ablations import live_removal, sigma, zeta
+from paper.comparison import run as comparison
+from paper.comparison.systems import METHODS
 from paper.data.download import DATA_VARIABLE
 from paper.published import lenet5_on_mnist
 from paper.records import (
@@ -32,6 +34,7 @@ from paper.records import (
     read_records,
     write_figures,
 )
+from paper.tables.comparison_table import comparison_table, read_comparison
 from paper.tables.lenet5_table import lenet5_table
 from paper.tables.wide_resnet_table import wide_resnet_table
 
@@ -175,6 +178,46 @@ def table(
         show_json([run.to_dict() for run in runs])
     else:
         show(chosen.table(runs))
+
+
+@app.command(
+    epilog=examples(
+        "python -m paper table1",
+        "python -m paper table1 --run --methods l0 --epochs 6  # minutes",
+        "python -m paper table1 --run --seeds 3  # every system, as published; days",
+    )
+)
+def table1(
+    *,
+    run: DoRun = False,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(help="With --run: a system, such as `l0`; may be repeated."),
+    ] = None,
+    seeds: Seeds = 1,
+    epochs: Annotated[
+        int | None, typer.Option(help="With --run: other than what is published.")
+    ] = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print Table 1 with every system it compares, published and run here.
+
+    With --run, train what is missing first. Interrupted, the same command goes on. With
+    fewer epochs than published, schedules keep their shares of the run, and gates learn
+    faster. As JSON, our runs alone.
+    """
+    _use(data_dir)
+    with said_plainly():
+        for name in methods or ():
+            _named(METHODS, name)
+        if run:
+            comparison.train(methods or list(METHODS), seeds=seeds, epochs=epochs)
+        runs = read_comparison(RESULTS)
+    if as_json:
+        show_json([run.to_dict() for run in runs])
+    else:
+        show(comparison_table(runs))
 
 
 @app.command(

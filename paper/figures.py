@@ -19,12 +19,14 @@ import altair as alt
 from diffprune.lab import Epoch, Run
 from paper.frontier import Point, points
 from paper.records import RESULTS, ROOT, read_figures, read_records
+from paper.tables.comparison_table import Result, read_comparison, results
 
 PICTURES: Final = ROOT / "docs" / "assets"
 _KINDS: Final = {"published": "#888888", "diffprune": "#cc5522"}
 _RUNS: Final = {"original": "#555555", "low": "#4477aa", "high": "#cc5522"}
 _ORIGINAL: Final = "wrn-10-1-dense"
 _NAMES: Final = {_ORIGINAL: "original", "wrn-10-1-low": "low", "wrn-10-1-high": "high"}
+_COSTS: Final = {"weights": "weights", "macs": "multiply-adds", "error": "error, %"}
 _SPECIFICATION: Final = re.compile(r"<metadata>(.*?)</metadata>", re.DOTALL)
 
 Timings: TypeAlias = Mapping[tuple[str, int], float]
@@ -67,7 +69,8 @@ def charts() -> dict[str, AnyChart]:
     timings = read_timings(RESULTS / "wrn" / "epochs.json")
     curves = {name: curve_chart(curve, runs, timings) for name, curve in CURVES.items()}
     frontier = frontier_chart(points(read_records(RESULTS / "frontier")))
-    return {**curves, "frontier.svg": frontier}
+    table1 = table1_chart(results(read_comparison(RESULTS)))
+    return {**curves, "frontier.svg": frontier, "table1.svg": table1}
 
 
 def save(chart: AnyChart, path: Path) -> None:
@@ -118,6 +121,32 @@ def frontier_rows(found: Sequence[Point], cost: str) -> Iterator[dict[str, Any]]
         kind = "diffprune" if point.is_ours else "published"
         name = point.name if is_named else ""
         yield {**asdict(point), "kind": kind, "name": name}
+
+
+def table1_chart(found: Mapping[str, Sequence[Result]]) -> alt.HConcatChart:
+    """Draw a line for every system of Table 1: what is published, what came out."""
+    rows = list(table1_rows(found))
+    panels = [_systems(rows, [*found], cost) for cost in _COSTS]
+    return (
+        alt.hconcat(*panels)
+        .properties(background="white")
+        .configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
+        .configure_legend(labelFontSize=13, orient="top")
+    )
+
+
+def table1_rows(found: Mapping[str, Sequence[Result]]) -> Iterator[dict[str, Any]]:
+    """Yield what is drawn, one dictionary for every network."""
+    for system, networks in found.items():
+        for one in networks:
+            yield {
+                "system": system,
+                "kind": f"here, {one.epochs} epochs" if one.epochs else one.where,
+                "weights": one.widths.weights,
+                "macs": one.widths.macs,
+                "error": one.error,
+            }
 
 
 def curve_chart(curve: Curve, runs: Sequence[Run], timings: Timings) -> alt.Chart:
@@ -189,3 +218,22 @@ def _panel(
     above = base.mark_text(align="left", dx=-4, dy=-9, fontSize=11)
     names = above.encode(text="name:N", color=alt.value("#444444"))
     return (base.mark_circle(size=50) + names).properties(width=300, height=300)
+
+
+def _systems(
+    rows: Sequence[Mapping[str, Any]], systems: Sequence[str], cost: str
+) -> alt.Chart:
+    kinds = sorted({row["kind"] for row in rows}, key=lambda kind: (len(kind), kind))
+    colours = alt.Scale(domain=kinds, range=["#888888", "#cc5522", "#4477aa"])
+    names = alt.Axis(grid=True, labels=cost == "weights")
+    axis = alt.Axis(format="~g" if cost == "error" else "~s", tickCount=5)
+    return (
+        alt.Chart(alt.Data(values=[*rows]))
+        .mark_circle(size=70, opacity=0.8)
+        .encode(
+            x=alt.X(f"{cost}:Q", title=_COSTS[cost], axis=axis).scale(type="log"),
+            y=alt.Y("system:N", title=None, sort=[*systems], axis=names),
+            color=alt.Color("kind:N", title=None, scale=colours),
+        )
+        .properties(width=210, height=340)
+    )

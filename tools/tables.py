@@ -24,6 +24,7 @@ from paper import frontier as front, step_times
 from paper.__main__ import EXPERIMENTS
 from paper.ablations import live_removal, sigma, zeta
 from paper.records import read_figures, read_records
+from paper.tables.comparison_table import comparison_table, read_comparison
 
 ROOT: Final = Path(__file__).parent.parent
 README: Final = ROOT / "README.md"
@@ -144,6 +145,15 @@ def paper_table(name: str) -> MakeTable:
     return make
 
 
+def comparison(root: Path) -> str:
+    """Every system of Table 1, published and run here."""
+    try:
+        runs = read_comparison(root / "paper/results")
+    except ArgumentError:
+        return _missing("python -m paper table1 --run")
+    return _markdown(comparison_table(runs))
+
+
 def frontier(root: Path) -> str:
     """Published networks and ours, the smallest first."""
     try:
@@ -181,6 +191,7 @@ def strengths(root: Path) -> str:
 TABLES: Final[Mapping[str, MakeTable]] = {
     "demo": demo,
     "lenet5": paper_table("lenet5"),
+    "table1": comparison,
     "wrn": paper_table("wrn"),
     "wrn-step": figures_table(
         "wrn/step.json", "steps wrn-28-10", step_times.Timing, step_times.paper_table

@@ -19,7 +19,8 @@ Estimator = Literal["straight-through", "relaxed"]
 
 _EPSILON: Final = 1e-6
 _TEMPERATURE: Final = 0.1
-_START: Final[dict[Estimator, float]] = {"straight-through": 0.9, "relaxed": 0.6321}
+_START: Final = 0.6321
+"""As in public code. Above 2/3 its prior would pull every unit open."""
 _CLOSED: Final[dict[Estimator, float]] = {"straight-through": 0.5, "relaxed": 1e-3}
 
 
@@ -54,7 +55,7 @@ class GeneralizedDropout(BaseGate):
         super().__init__()
         self.estimator: Estimator = estimator
         self.a, self.b = a, b
-        k = torch.full((size,), _START[estimator])
+        k = torch.full((size,), _START)
         self.logits = nn.Parameter(k if estimator == "straight-through" else k.logit())
 
     @property

@@ -9,7 +9,7 @@ from typing import Final, final
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.types import Float
+from diffprune._core.types import Bool, Float
 from diffprune.gates import BaseGate, named_gates
 from paper.methods.group_lasso import LENET5, norms
 
@@ -89,6 +89,13 @@ class MagnitudeGate(BaseGate):
         self.open.fill_(1.0)
         self.open[norms.argsort()[: min(closed, self.size - 1)]] = 0.0
         self.counts[1] = float(progress >= 0.5)
+
+    @torch.no_grad()
+    def end_with_(self, is_open: Bool[Tensor, " units"]) -> "MagnitudeGate":
+        """Open these units, close all others, and stay so; returns the gate itself."""
+        self.open.copy_(is_open)
+        self.counts[1] = 1.0
+        return self
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from diffprune._choice import evidence as evidence_module
 from diffprune._choice.evidence import by_example, measure
 from diffprune._choice.worth import order_units
 from diffprune._surgery.compare import tensors
-from zoo import ZOO
+from zoo import ZOO, analysed
 
 
 class TwoReaders(nn.Module):
@@ -167,8 +167,7 @@ PLAIN = {
 
 @pytest.mark.parametrize("name", ZOO)
 def test_every_unit_of_every_model_has_a_worth(name):
-    model, inputs = ZOO[name]()
-    groups = find_groups(model, inputs)
+    model, _, groups = analysed(name)
     batches = [(ZOO[name].inputs(), None) for _ in range(4)]
     found = (
         [order_units(one) for one in measure(model, groups, batches, total)]

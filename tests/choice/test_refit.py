@@ -10,7 +10,7 @@ from diffprune._choice import refit_
 from diffprune._surgery.compare import outputs
 from diffprune._surgery.remove import removal
 from diffprune.errors import ArgumentError
-from zoo import ZOO
+from zoo import ZOO, analysed
 
 # Nothing there can be fitted, and the refit says so.
 SAID = {"einsum_dots", "tied_autoencoder", "ensemble", "bilinear", "cosine_classifier"}
@@ -38,10 +38,15 @@ def error(model, small, batches):
     return gaps / whole
 
 
-@pytest.mark.parametrize("name", [name for name in ZOO if not ZOO[name].expect.frozen])
+REFITTED = [
+    pytest.param(name, marks=[] if i % 3 == 0 else pytest.mark.slow)
+    for i, name in enumerate(n for n in ZOO if not ZOO[n].expect.frozen)
+]
+
+
+@pytest.mark.parametrize("name", REFITTED)
 def test_readers_of_every_kind_come_closer_on_inputs_they_have_not_seen(name):
-    model, inputs = ZOO[name]()
-    groups = find_groups(model, inputs)
+    model, inputs, groups = analysed(name)
     if not len(groups):
         pytest.skip("nothing can be removed")
     torch.manual_seed(2)

@@ -12,7 +12,7 @@ from diffprune._costs.network import Network
 from diffprune._graph import find_groups
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.plan import plan_removal
-from zoo import ZOO, call
+from zoo import ZOO, analysed, call
 
 # The flop counter skips bilinear layers, we skip recurrent layers with projections.
 UNCOUNTED = {"bilinear", "projected_lstm"}
@@ -25,8 +25,7 @@ NAMES = [
 
 @cache
 def network_of(name):
-    model, inputs = ZOO[name]()
-    groups = find_groups(model, inputs)
+    model, inputs, groups = analysed(name)
     return Network(model, inputs, groups, tuple(groups))
 
 

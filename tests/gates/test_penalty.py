@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.gates import Gate, gate_weight
+from diffprune.gates import BaseGate, Gate, gate_weight
 from diffprune.gates.penalty import expected_l0, named_gates, parameter_groups
 
 
@@ -108,3 +108,25 @@ def test_the_optimizers_own_weight_decay_stays_unless_another_is_given():
         parameter_groups(model), weight_decay=0.3
     ).param_groups
     assert (weights["weight_decay"], gates["weight_decay"]) == (0.3, 0.0)
+
+
+def test_a_gate_that_a_gate_is_made_of_is_no_gate_of_the_model():
+    class Doubled(BaseGate):
+        def __init__(self, size):
+            super().__init__()
+            self.own = Gate(size)
+
+        size = property(lambda self: self.own.size)
+
+        def values(self):
+            return 2 * self.own.values()
+
+        def margin(self):
+            return self.own.margin()
+
+        def penalty(self):
+            return self.own.penalty()
+
+    model = nn.Sequential(nn.Linear(3, 4), Doubled(4), Gate(4))
+    assert list(named_gates(model)) == ["1", "2"]
+    assert list(named_gates(model, Gate)) == ["2"]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from diffprune import find_groups, remove
-from diffprune._graph.tracing import call_arguments, mode, trace
+from diffprune._graph.tracing import call_arguments, mode, mode_readers, trace
 from diffprune.errors import ArgumentError, TraceError
 
 
@@ -209,6 +209,41 @@ def test_parameters_read_in_training_only_are_traced_too():
 
 def test_one_trace_is_enough_when_it_reads_everything():
     assert len(trace(nn.Linear(4, 3), torch.rand(2, 4))) == 1
+
+
+class Plain(nn.Module):
+    """A class of the user's own that has no moods."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 7), nn.Linear(7, 3)
+        self.scale = 1.0
+
+    def forward(self, x):
+        return self.down(self.up(x).relu() * self.scale)
+
+
+class Switched(Plain):
+    """It never looks at the flag: setting the mode changes something else."""
+
+    def train(self, mode=True):  # noqa: FBT002 - the form torch calls
+        self.noise = mode
+        return super().train(mode)
+
+    def forward(self, x):
+        hidden = self.up(x)
+        return self.down(hidden + torch.ones(7) if self.noise else hidden)
+
+
+@pytest.mark.parametrize(("kind", "count"), [(Plain, 1), (Switched, 2)])
+def test_modes_are_traced_apart_only_where_a_model_tells_them_apart(kind, count):
+    assert len(trace(kind(), torch.rand(2, 4))) == count
+
+
+def test_to_set_the_mode_is_not_to_go_by_it():
+    with mode_readers() as readers, mode(Plain(), training=True):
+        pass
+    assert not readers
 
 
 def test_tied_parameters_are_read_by_any_name():

@@ -9,12 +9,11 @@ from torch.utils import _pytree as pytree
 
 import diffprune as dp
 from diffprune._core.copying import copied
-from diffprune._graph import find_groups
 from diffprune._io.blueprint import Blueprint
 from diffprune._surgery import apply_plan, plan_removal
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.replacement_modules import Select, Stub
-from zoo import ZOO, call
+from zoo import ZOO, analysed, call
 
 
 def outputs(model, inputs):
@@ -73,8 +72,7 @@ REMOVED = [
 
 @pytest.mark.parametrize("name", REMOVED)
 def test_a_fresh_model_computes_what_the_saved_one_does(name, tmp_path):
-    model, inputs = ZOO[name]()
-    groups = find_groups(model, inputs)
+    model, inputs, groups = analysed(name)
     masks = {g.name: torch.arange(g.size) % 3 != 1 for g in groups}
     small = apply_plan(model, plan_removal(groups, keep=masks))
     fresh = round_trip(small, ZOO[name].build().eval(), tmp_path)

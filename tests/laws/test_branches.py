@@ -17,7 +17,7 @@ from diffprune.surgery import (
     plan_removal,
     removal,
 )
-from zoo import ZOO, call
+from zoo import analysed, call
 
 # The network, the group that is emptied, and the modules that go with it.
 BRANCHES = {
@@ -52,8 +52,7 @@ BRANCHES = {
 def emptied(case):
     """The network, its inputs, it with the branch zeroed by hand, and without it."""
     name, group, gone = BRANCHES[case]
-    model, inputs = ZOO[name]()
-    groups = find_groups(model, inputs)
+    model, inputs, groups = analysed(name)
     masks = {group: torch.zeros(groups[group].size, dtype=torch.bool)}
     zeroed = mask(model, groups, masks)
     return model, inputs, zeroed, gone, removal(model, inputs, groups, keep=masks)

@@ -114,7 +114,7 @@ SURFACE = {
         "Recorder": "folder pruner recipe",
         "Reference": "* label error macs parameters widths note group",
         "Run": "* folder name recipe environment epochs removals outcome task",
-        "Task": "* model train test validation loss error optimizer",
+        "Task": "* model train test validation loss error optimizer pruner",
         "read_run": "folder",
         "record": "pruner recipe * out make_model",
         "sweep": "task vary * out recipe workers device",

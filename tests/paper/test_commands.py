@@ -17,6 +17,7 @@ from paper.records import RESULTS, copy_record
         (["table", "lenet5", "--results", "empty"], "`empty` holds no records"),
         (["train", "alexnet"], "there is no `alexnet`; there are `lenet5-sigmoid`"),
         (["train", "lenet5-sigmoid", "--data-dir", "empty"], "mnist was not found"),
+        (["table1", "--methods", "l1"], "there is no `l1`; there are `dense`"),
         (["frontier", "--aim", "tiny"], "there are `small`, `medium`"),
         (["ablation", "beta"], "there are `sigma`, `zeta`, `live_removal`"),
         (["steps", "wrn"], "there are `wrn-28-10`, `wrn-10-1`"),
@@ -31,7 +32,7 @@ def test_what_cannot_be_found_is_explained(paper, arguments, message):
 
 @pytest.mark.parametrize(
     "command",
-    ["train", "table", "frontier", "ablation", "steps", "figures", "report"],
+    ["train", "table", "table1", "frontier", "ablation", "steps", "figures", "report"],
 )
 def test_every_command_teaches_by_example(paper, command):
     done = paper(command, "--help")
@@ -44,6 +45,7 @@ def test_every_command_teaches_by_example(paper, command):
     [
         (["table", "lenet5"], "DiffPrune reg"),
         (["table", "wrn"], "WRN-28-10"),
+        (["table1"], "MDR (reconstruction)"),
         (["frontier"], "diffprune, small"),
         (["ablation", "sigma"], "sigma"),
         (["ablation", "zeta"], "at least 0"),

@@ -19,9 +19,12 @@ from paper.figures import (
     read_timings,
     save,
     specification,
+    table1_rows,
 )  # fmt: skip
 from paper.frontier import Point
+from paper.models.lenet5 import Widths
 from paper.records import RESULTS, read_records
+from paper.tables.comparison_table import Result
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +32,14 @@ def drawn():
     return charts()
 
 
-@pytest.mark.parametrize("name", [*CURVES, "frontier.svg"])
+@pytest.mark.parametrize("name", [*CURVES, "frontier.svg", "table1.svg"])
 def test_a_figure_shows_what_the_records_say(name, drawn):
     committed = read_specification(PICTURES / name)
     assert committed == specification(drawn[name]), "run `python -m paper figures`"
 
 
 def test_no_other_figure_is_drawn(drawn):
-    assert set(drawn) == {*CURVES, "frontier.svg"}
+    assert set(drawn) == {*CURVES, "frontier.svg", "table1.svg"}
 
 
 def test_a_file_carries_its_specification(drawn, tmp_path):
@@ -99,3 +102,19 @@ def test_a_minute_in_which_all_is_slow_does_not_show(tmp_path):
     found = read_timings(path)
     assert [found["low", n] for n in (1, 2, 3)] == pytest.approx([0.1, 0.1, 0.06])
     assert [found[figures._ORIGINAL, n] for n in (1, 2, 3)] == [0.2] * 3
+
+
+def test_every_network_of_a_system_is_drawn():
+    def result(where, epochs, error):
+        return Result(
+            system="L0", where=where, open_gates="", widths=Widths(5, 10, 76, 16),
+            error=error, epochs=epochs,
+        )  # fmt: skip
+
+    rows = list(
+        table1_rows({"L0": [result("published", 0, 0.9), result("here", 4, 2)]})
+    )
+    assert [(r["kind"], r["error"]) for r in rows] == [
+        ("published", 0.9), ("here, 4 epochs", 2)
+    ]  # fmt: skip
+    assert all((r["weights"], r["macs"]) == (2_751, 153_376) for r in rows)

@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from diffprune import compact, find_groups
+from diffprune import compact
 from diffprune._surgery import mask
-from zoo import ZOO, call
+from zoo import ZOO, analysed, call
 
 
 def convnet(*, padding=0, bias=True, act=nn.Tanh):
@@ -151,8 +151,7 @@ def test_a_model_without_dead_units_stays_as_it_is(images):
 )
 def test_masked_units_are_found_again(name):
     """What `mask` zeroed, `compact` removes, whatever the network."""
-    model, inputs = ZOO[name]()
-    groups = find_groups(model, inputs)
+    model, inputs, groups = analysed(name)
     keep = {g.name: torch.arange(g.size) % 3 > 0 for g in groups if g.size > 2}
     if name.startswith(
         "weight_norm"

@@ -143,7 +143,8 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     read = {parameters.get(name) for name in usual.read}  # a tied one by any name
     is_all_read = read.issuperset(parameters.values())
-    if is_all_read and readers.isdisjoint(model.modules()):
+    has_moods = any(m in readers or _is_switched(m) for m in model.modules())
+    if is_all_read and not has_moods:
         return (usual,)
     # What only runs in training may branch at random there; it is then unread, and
     # its own parameters stay whole.
@@ -187,6 +188,12 @@ def mode_readers() -> Generator[set[nn.Module]]:
         yield found
     finally:
         del nn.Module.training
+
+
+def _is_switched(module: nn.Module) -> bool:
+    """Whether a class does more than set the flag when its mode changes."""
+    kind = type(module)
+    return kind.train is not nn.Module.train or kind.eval is not nn.Module.eval
 
 
 def _is_alike(one: Trace, other: Trace) -> bool:

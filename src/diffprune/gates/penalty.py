@@ -83,8 +83,14 @@ def named_gates(model: nn.Module, kind: type[GateT]) -> dict[str, GateT]: ...
 def named_gates(
     model: nn.Module, kind: type[BaseGate] = BaseGate
 ) -> Mapping[str, BaseGate]:
-    """All gates of a kind, by module path; a gate used twice has its first name."""
-    return {name: m for name, m in model.named_modules() if isinstance(m, kind)}
+    """All gates of a kind, by module path; a gate used twice has its first name.
+
+    A gate that another gate is made of is no gate of the model.
+    """
+    gates = {name: m for name, m in model.named_modules() if isinstance(m, BaseGate)}
+    parts = {part for gate in gates.values() for part in [*gate.modules()][1:]}
+    found = ((name, m) for name, m in gates.items() if m not in parts)
+    return {name: m for name, m in found if isinstance(m, kind)}
 
 
 def _group(

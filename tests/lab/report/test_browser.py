@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from diffprune.lab import Recipe, train
 from diffprune.lab.report import Reference, write_report
+from diffprune.lab.runs.tasks import load_task
 
 PHONE, DESKTOP = 390, 1280
 
@@ -23,6 +25,62 @@ def html(write_run, tmp_path_factory):
     ]
     out = root / "report.html"
     return write_report(runs, out, references=references, measure=False)
+
+
+TASK = """
+import torch
+from torch import nn
+from diffprune.lab import Task
+from diffprune.lab.image_batches import Batches, Examples
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(4, 8)
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 8)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = self.stem(x).relu()
+        return self.head(x + self.down(self.up(x).relu()))
+
+
+def toy(recipe):
+    inputs = torch.randn(64, 4, generator=torch.Generator().manual_seed(1))
+    data = Examples(inputs, (inputs.sum(dim=1) > 0).long())
+    return Task(
+        model=Residual(),
+        train=Batches(data, recipe.batch_size, shuffle=True),
+        test=Batches(data, 32),
+    )
+"""
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory):
+    """A report that has made its networks again, and so can draw them."""
+    root = tmp_path_factory.mktemp("rebuilt")
+    (root / "task.py").write_text(TASK)
+    make_task, _ = load_task(f"{root / 'task.py'}:toy")
+    recipe = Recipe(
+        name="toy", epochs=2, batch_size=8, strength=0.1, pruner={"remove_every": 4}
+    )
+    train(make_task, recipe, out=root / "run")
+    return write_report([root / "run"], root / "report.html", trust=True)
+
+
+def test_layers_are_drawn_as_blocks_and_what_they_cost_as_bars(chromium, rebuilt):
+    page = chromium.new_page()
+    page.goto(rebuilt.as_uri())
+    page.wait_for_selector("body[data-ready]")
+    texts = page.locator("#network .mark-text text").all_text_contents()
+    assert {"input", "stem", "up", "down", "head", "output", "+"} <= set(texts)
+    assert page.locator("#network .mark-line path").count() == 7
+    for cost in ("macs", "parameters"):
+        labels = page.locator(f"#share-{cost} .mark-text text").all_text_contents()
+        assert len([text for text in labels if "→" in text]) == 4
+    page.close()
 
 
 @pytest.fixture

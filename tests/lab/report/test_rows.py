@@ -1,7 +1,8 @@
 import pytest
 
 from diffprune.lab.report import rows as frames
-from diffprune.lab.report.networks import Network
+from diffprune.lab.report.diagram import Block
+from diffprune.lab.report.networks import LayerCost, Network
 from diffprune.lab.runs.records import read_runs
 
 
@@ -90,3 +91,42 @@ def test_long_runs_have_no_more_columns_than_can_be_seen(make_run):
     assert len(starts) == 50
     assert starts[1:] == [row + 3 for row in starts[:-1]]
     assert {row["epochs"] for row in rows} == {3}
+
+
+def test_blocks_are_paired_with_what_is_left_of_them():
+    dense = [
+        Block(name="input", units=None, sources=()),
+        Block(name="a", units=100, sources=(0,), row=1),
+        Block(name="a", units=100, sources=(1,), row=2),
+        Block(name="b", units=25, sources=(0,), row=1, lane=1),
+    ]
+    small = [Block(name="a", units=9, sources=()), Block(name="a", units=4, sources=())]
+    rows = frames.block_rows(dense, {"run": small})
+    assert [row["after"] for row in rows] == [None, 9, 4, 0]
+    assert [row["label"] for row in rows] == ["input", "100 → 9", "100 → 4", "25 → 0"]
+    assert rows[3]["old"] == rows[1]["old"] / 2
+
+
+def test_a_line_goes_around_what_is_between_its_ends():
+    first = Block(name="a", units=1, sources=())
+    near = Block(name="b", units=1, sources=(0,), row=1)
+    far = Block(name="c", units=1, sources=(0, 1), row=2)
+    by_edge = {}
+    for row in frames.edge_rows([first, near, far]):
+        by_edge.setdefault(row["edge"], []).append(row["x"])
+    assert by_edge["0-1"] == by_edge["1-2"] == [0, 0, 0, 0]
+    assert min(by_edge["0-2"]) < 0
+
+
+def test_shares_are_of_the_whole_before():
+    layers = [LayerCost("a", (30, 3), (0, 0)), LayerCost("b", (10, 1), (8, 2))]
+    rows = frames.share_rows({"run": layers})
+    found = [(r["cost"], r["layer"], r["state"], r["share"]) for r in rows]
+    assert found == [
+        ("macs", "b", "before", 1.0),
+        ("macs", "b", "after", 0.25),
+        ("parameters", "a", "before", 0.75),
+        ("parameters", "a", "after", 0.075),
+        ("parameters", "b", "before", 0.25),
+        ("parameters", "b", "after", 0.025),
+    ]

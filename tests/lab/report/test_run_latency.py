@@ -38,8 +38,10 @@ def test_a_finished_run_is_rebuilt_and_timed(tmp_path):
     assert seen.dense.macs == 4 * 16 + 16 * 2
     assert seen.dense.widths == {"0": 16}
     assert 4 * seen.dense.parameters < seen.dense.file_size < 2_000
-    first, last = seen.layers
+    first, last = seen.layers["run"]
     assert (first.name, first.macs[0], last.macs[0]) == ("0", 64, 32)
+    assert [block.name for block in seen.blocks] == ["input", "0", "2", "output"]
+    assert seen.small_blocks["run"][1].units <= 16
     assert 0 < seen.seconds["run"] < 2 * seen.dense.seconds
 
 

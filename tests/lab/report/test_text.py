@@ -4,7 +4,7 @@ import pytest
 
 from diffprune.lab import Recipe
 from diffprune.lab.report import text as words
-from diffprune.lab.report.networks import LayerCost, Network
+from diffprune.lab.report.networks import Network
 from diffprune.lab.runs.records import read_runs
 
 DENSE = Network(name="dense", error=2.0, parameters=40_000, macs=2_000_000)
@@ -63,15 +63,6 @@ def test_a_page_is_called_after_what_it_shows():
     assert words.title([SMALL], Network(name="dense")) == "small"
     two = [SMALL, replace(SMALL, name="other")]
     assert words.title(two, DENSE) == "2 runs compared: small, other"
-
-
-def test_layers_have_shares_of_the_network_before_and_after():
-    costs = [LayerCost("a", (75, 5), (10, 4)), LayerCost("b", (25, 5), (30, 4))]
-    assert words.layers(costs).rows == (
-        ("a", "75 (75 %)", "5 (50 %)", "10 (25 %)", "4 (50 %)"),
-        ("b", "25 (25 %)", "5 (50 %)", "30 (75 %)", "4 (50 %)"),
-    )
-    assert words.layers([]) is None
 
 
 def test_what_was_asked_and_how_far_it_is(make_run):

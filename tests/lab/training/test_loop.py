@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.optim import SGD
 
+from diffprune import Pruner
 from diffprune.errors import ArgumentError, StorageError
 from diffprune.lab import read_run, train
 
@@ -263,3 +264,21 @@ def test_training_in_another_thread(toy, recipe, tmp_path):
     with ThreadPoolExecutor(1) as pool:
         pool.submit(train, toy, short, out=tmp_path).result()
     assert read_run(tmp_path).outcome is not None
+
+
+def test_a_task_may_bring_its_own_pruner(toy, recipe, tmp_path):
+    steps = []
+
+    class Counting(Pruner):
+        def step(self, *optimizers):
+            steps.append(self.steps)
+            return super().step(*optimizers)
+
+    def make(recipe):
+        return replace(
+            toy(recipe),
+            pruner=lambda model, inputs: Counting(model, inputs, strength=0.0),
+        )
+
+    train(make, recipe, out=tmp_path)
+    assert steps == list(range(8 * recipe.epochs))

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from diffprune.errors import ArgumentError
+from diffprune.lab import defaults
 from diffprune.lab.cli.options import AsJson, Trust, check_spec, parse_budget
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
 
@@ -36,25 +37,41 @@ def train(  # noqa: PLR0913 - options of a command
         ),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Passes over the data.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help=f"Passes over the data; by default {defaults.EPOCHS}.",
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Examples per step.")
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help=f"Examples per step; by default {defaults.BATCH_SIZE}.",
+        ),
     ] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(help=f"Learning rate; by default {defaults.LR:g}."),
+    ] = None,
     gate_lr: Annotated[
-        float | None, typer.Option(help="That of the gates; by default the same.")
+        float | None, typer.Option(help="That of the gates; by default that of --lr.")
     ] = None,
     strength: Annotated[
-        float | None, typer.Option(help="How hard open units are pushed to close.")
+        float | None,
+        typer.Option(
+            help="How hard open units are pushed to close, instead of a budget."
+        ),
     ] = None,
     budget: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COST=AMOUNT",
-            help="What may be left, instead of a strength: `macs=0.3`, "
-            "`parameters=1e5`, `size=200kB`, `memory=0.5`, `latency=5ms`; a number up "
-            "to 1 is a part.",
+            help="What may be left: `macs=0.3`, `parameters=1e5`, `size=200kB`, "
+            "`memory=0.5`, `latency=5ms`; a number up to 1 is a part. By default "
+            f"`macs={defaults.MACS:g}`.",
         ),
     ] = None,
     freeze: Annotated[
@@ -90,7 +107,7 @@ def train(  # noqa: PLR0913 - options of a command
     """Train a model while it shrinks; interrupted, the same command continues.
 
     A task is a function from a recipe to a `diffprune.lab.Task`: a model, data and a
-    loss. Without a budget or a strength, half of the multiply-adds may be left.
+    loss. Built-in tasks and recipes have defaults of their own.
     """
     asked: dict[str, Any] = {
         "epochs": epochs, "batch_size": batch_size, "lr": lr, "gate_lr": gate_lr,

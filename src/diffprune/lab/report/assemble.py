@@ -34,13 +34,12 @@ def compose(
     gated = [run for run in runs if not run.is_dense] or list(runs)
     dense = dense_network(runs, seen.dense)
     networks = [network(run, seen.seconds.get(run.name)) for run in gated]
-    scene = _scene(runs, dense, networks, references)
+    scene = _scene(runs, dense, networks, references, seen)
     smallest = min(networks, key=lambda n: n.macs or 0)
     chosen = gated[networks.index(smallest)]
     return Page(
         title=words.title(networks, dense),
         warning=words.warning(smallest, dense),
-        layers=words.layers(seen.layers),
         headline=words.headline(smallest, dense, len(networks)),
         summary=f"{words.asked(chosen)} {words.got(smallest, dense)}",
         tiles=words.tiles(smallest, dense),
@@ -65,6 +64,7 @@ def _scene(
     dense: Network,
     networks: Sequence[Network],
     references: Sequence[Reference],
+    seen: Measured,
 ) -> Scene:
     gated = [run for run in runs if not run.is_dense]
     first = frames.first_widths(gated)
@@ -81,7 +81,12 @@ def _scene(
         last=max(run.epochs[-1].number for run in runs),
         pace=frames.pace_title(runs),
         probabilities={gate: frames.probability_rows(gated, gate) for gate in drawn},
+        blocks=seen.blocks,
+        layers=seen.layers,
         datasets={
+            "blocks": frames.block_rows(seen.blocks, seen.small_blocks),
+            "edges": frames.edge_rows(seen.blocks),
+            "shares": frames.share_rows(seen.layers),
             "epochs": frames.epoch_rows(runs),
             "widths": frames.width_rows(gated, widths),
             "architecture": frames.architecture_rows(

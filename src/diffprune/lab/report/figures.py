@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from diffprune.lab.report import charts
 from diffprune.lab.report.curves import Quantity, gate_heatmap, run_curves, width_curves
+from diffprune.lab.report.diagram import Block
+from diffprune.lab.report.networks import LayerCost
 from diffprune.lab.report.page import Figure
 from diffprune.lab.report.rows import BINS, Row
 from diffprune.lab.report.text import Table
@@ -24,6 +26,8 @@ class Scene:
         last: The last epoch of any run.
         pace: What is plotted as the pace of training.
         probabilities: What those of every gate that is shown are between.
+        blocks: The network before, layer by layer; empty if nobody made it.
+        layers: What the layers of runs cost, by run.
         datasets: Rows, by the names that plots call them.
     """
 
@@ -34,23 +38,81 @@ class Scene:
     last: int
     pace: str
     probabilities: Mapping[str, Sequence[Row]]
+    blocks: Sequence[Block]
+    layers: Mapping[str, Sequence[LayerCost]]
     datasets: Mapping[str, Sequence[Row]]
 
 
-def architecture(scene: Scene) -> Figure | None:
-    """The network before and after, layer by layer."""
+def architecture(scene: Scene) -> list[Figure]:
+    """The network before and after, layer by layer: its form, and what layers cost."""
     if scene.shown is None:
-        return None
+        return []
+    if not scene.layers:
+        return [_bars(scene, scene.shown)]
+    shown = scene.shown if scene.shown in scene.layers else next(iter(scene.layers))
+    costs = {"macs": "Multiply-adds", "parameters": "Parameters"}
+    return [
+        _network(scene, shown),
+        *(_shares(scene, shown, cost, title) for cost, title in costs.items()),
+    ]
+
+
+def _network(scene: Scene, shown: str) -> Figure:
+    rows = [row for row in scene.datasets["blocks"] if row["before"] is not None]
+    sizes = ", ".join(f"{r['name']} {r['label']}" for r in rows if r["run"] == shown)
+    return Figure(
+        name="network",
+        title="Layers; bars are as long as the square roots of units, grey is gone",
+        alt=f"Layers from input to output, with units before and after: {sizes}.",
+        spec=charts.network(
+            lanes=1 + max(block.lane for block in scene.blocks),
+            rows=1 + max(block.row for block in scene.blocks),
+            run=shown,
+        ),
+        table=Table(
+            ("Layer", "Run", "Before", "After"),
+            tuple(
+                (r["name"], r["run"], str(r["before"]), str(r["after"])) for r in rows
+            ),
+        ),
+    )
+
+
+def _shares(scene: Scene, shown: str, cost: str, title: str) -> Figure:
+    rows = [row for row in scene.datasets["shares"] if row["cost"] == cost]
+    after = [row for row in rows if row["state"] == "after"]
+    left = ", ".join(f"{r['layer']} {r['label']}" for r in after if r["run"] == shown)
+    return Figure(
+        name=f"share-{cost}",
+        title=f"{title} by layer, as shares of the whole network before",
+        alt=f"{title} of every layer before and after, for {shown}: {left}.",
+        spec=charts.shares(cost, list(dict.fromkeys(r["layer"] for r in rows)), shown),
+        table=Table(
+            ("Layer", "Run", "When", title, "Of the whole before"),
+            tuple(
+                (
+                    row["layer"],
+                    row["run"],
+                    row["state"],
+                    f"{row['count']:,}",
+                    f"{row['share']:.2%}",
+                )
+                for row in rows
+            ),
+        ),
+    )
+
+
+def _bars(scene: Scene, chosen: str) -> Figure:
+    """Gates alone, if nobody has made the network again."""
     rows = [row for row in scene.datasets["architecture"] if row["state"] == "after"]
-    shown = [row for row in rows if row["run"] == scene.shown]
+    shown = [row for row in rows if row["run"] == chosen]
     sizes = ", ".join(f"{row['gate']} {row['label']}" for row in shown)
     return Figure(
         name="architecture",
         title="Units layer by layer; bars are as long as their square roots",
-        alt=f"Bars of each layer's units before and after, for {scene.shown}: {sizes}.",
-        spec=charts.architecture(
-            list(scene.widths), (scene.at_start, "after"), scene.shown
-        ),
+        alt=f"Bars of each layer's units before and after, for {chosen}: {sizes}.",
+        spec=charts.architecture(list(scene.widths), (scene.at_start, "after"), chosen),
         table=Table(
             ("Gate", "Run", "Before", "After"),
             tuple(

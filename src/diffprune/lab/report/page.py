@@ -48,9 +48,8 @@ class Page:
     tiles: Sequence[Tile]
     comparison: Comparison
     clock: str
-    layers: Table | None
     runs: Sequence[str]
-    architecture: Figure | None
+    architecture: Sequence[Figure]
     last_epoch: int
     curves: Sequence[Figure]
     gates: Sequence[Figure]
@@ -64,8 +63,7 @@ class Page:
     @property
     def figures(self) -> list[Figure]:
         """All plots."""
-        first = [] if self.architecture is None else [self.architecture]
-        return [*first, *self.curves, *self.gates, *self.front]
+        return [*self.architecture, *self.curves, *self.gates, *self.front]
 
 
 def render(page: Page) -> str:

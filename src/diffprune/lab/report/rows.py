@@ -4,11 +4,13 @@ A *row* is a flat mapping, ready for JSON.
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from diffprune.lab.formatting import short, spell_widths
-from diffprune.lab.report.networks import Network
+from diffprune.lab.formatting import percent, short, spell_widths
+from diffprune.lab.report.diagram import Block, units_by_layer
+from diffprune.lab.report.networks import LayerCost, Network
 from diffprune.lab.runs.records import Epoch, Run, Widths
 
 Row = Mapping[str, Any]
@@ -18,6 +20,11 @@ MAX_COLUMNS: Final = 50
 """Epochs that the histograms of one run show at most."""
 MAX_GATES: Final = 12
 """Gates that have histograms; of more, the widest ones do."""
+STATES: Final = ("before", "after")
+_BLOCK_WIDTH: Final = 0.7
+"""Of the longest bar, where lanes are one apart."""
+_BOW: Final = 0.46
+"""How far to the left a line goes around blocks of its own lane."""
 
 
 def epoch_rows(runs: Sequence[Run]) -> list[Row]:
@@ -84,6 +91,67 @@ def architecture_rows(
         for network in networks
         for gate, after in network.widths.items()
         for state, units in ((at_start, dense[gate]), ("after", after))
+    ]
+
+
+def block_rows(
+    dense: Sequence[Block], small: Mapping[str, Sequence[Block]]
+) -> list[Row]:
+    """One row per run and block of a network, before and after.
+
+    A bar is as long as the square root of its units, as a share of the longest one.
+
+    Args:
+        dense: The network before.
+        small: What runs have made of it, by run; a layer that is gone has no units.
+    """
+    layers = units_by_layer(dense)
+    longest = max(layers.values(), default=1) ** 0.5 / _BLOCK_WIDTH
+    return [
+        {
+            "run": run,
+            "name": block.name,
+            "row": block.row,
+            "lane": block.lane,
+            "before": block.units,
+            "after": after,
+            "label": block.name if after is None else f"{block.units} → {after}",
+            "old": (block.units or 0) ** 0.5 / longest / 2,
+            "new": (after or 0) ** 0.5 / longest / 2,
+        }
+        for run, blocks in small.items()
+        for block, after in _paired(dense, units_by_layer(blocks))
+    ]
+
+
+def edge_rows(blocks: Sequence[Block]) -> list[Row]:
+    """Four points for each line from a block to one that reads it."""
+    return [
+        {"edge": f"{source}-{number}", "order": order, "x": x, "y": y}
+        for number, block in enumerate(blocks)
+        for source in block.sources
+        for order, (x, y) in enumerate(_bent(blocks[source], block))
+    ]
+
+
+def share_rows(costs: Mapping[str, Sequence[LayerCost]]) -> list[Row]:
+    """Two rows per run, layer and cost: shares of the whole network before pruning."""
+    return [
+        {
+            "run": run,
+            "cost": cost,
+            "layer": layer.name,
+            "state": state,
+            "count": number,
+            "share": number / whole,
+            "label": " → ".join(percent(n / whole) for n in getattr(layer, cost)),
+        }
+        for run, layers in costs.items()
+        for cost in ("macs", "parameters")
+        if (whole := sum(getattr(layer, cost)[0] for layer in layers))
+        for layer in layers
+        if any(getattr(layer, cost))
+        for state, number in zip(STATES, getattr(layer, cost), strict=True)
     ]
 
 
@@ -159,6 +227,27 @@ def _pace(runs: Sequence[Run]) -> _Pace:
     return _Pace(
         "Processor time per step, ms", lambda e: 1e3 * e.processor_seconds / e.steps
     )
+
+
+def _paired(
+    dense: Sequence[Block], after: Mapping[tuple[str, int], int]
+) -> Iterator[tuple[Block, int | None]]:
+    """Every block with the units that are left; None where branches meet."""
+    runs = Counter[str]()
+    for block in dense:
+        key = block.name, runs[block.name]
+        runs[block.name] += block.units is not None
+        yield block, None if block.units is None else after.get(key, 0)
+
+
+def _bent(source: Block, target: Block) -> Iterator[tuple[float, float]]:
+    """From one block down to another, around what is between them."""
+    goes_around = source.lane == target.lane and target.row - source.row > 1
+    aside = -_BOW if goes_around else 0.0
+    yield source.lane, source.row
+    yield source.lane + aside, source.row + 0.6
+    yield (target.lane if goes_around else source.lane) + aside, target.row - 0.6
+    yield target.lane, target.row
 
 
 def _says(name: str, epoch: Epoch) -> str:

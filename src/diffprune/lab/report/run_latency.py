@@ -17,6 +17,7 @@ from diffprune._core.interleaved import time_in_turns
 from diffprune._pruner import Pruner
 from diffprune.errors import DiffpruneError
 from diffprune.gates.penalty import named_gates
+from diffprune.lab.report.diagram import Block, diagram
 from diffprune.lab.report.networks import LayerCost, Network, layer_costs
 from diffprune.lab.runs.rebuild import make_model, rebuild
 from diffprune.lab.runs.records import Run
@@ -32,14 +33,22 @@ class Measured:
     Attributes:
         dense: The first run's network before training; None if it cannot be made.
         seconds: Of a forward pass of what runs have left, for one example, by run.
-        layers: What the layers of the smallest finished run cost, before and after.
+        layers: What the layers of finished runs cost, before and after, by run.
+        blocks: The network before, layer by layer; empty if it was not made.
+        small_blocks: What finished runs have made of it, by run.
         note: How the seconds were measured, or why they were not.
     """
 
     note: str
     dense: Network | None = None
     seconds: Mapping[str, float] = field(default_factory=dict[str, float])
-    layers: tuple[LayerCost, ...] = ()
+    layers: Mapping[str, Sequence[LayerCost]] = field(
+        default_factory=dict[str, Sequence[LayerCost]]
+    )
+    blocks: Sequence[Block] = ()
+    small_blocks: Mapping[str, Sequence[Block]] = field(
+        default_factory=dict[str, Sequence[Block]]
+    )
 
 
 def measure(runs: Sequence[Run], *, trust: bool = False) -> Measured:
@@ -89,20 +98,22 @@ def _weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _timed(dense: Network, finished: Sequence[Run], *, trust: bool) -> Measured:
-    rebuilt = [rebuild(run.folder, trust=trust) for run in finished]
-    inputs = rebuilt[0].inputs[:1]
-    models = [rebuilt[0].dense, *(models.small for models in rebuilt)]
-    calls = {str(i): partial(model.eval(), inputs) for i, model in enumerate(models)}
+    rebuilt = {run.name: rebuild(run.folder, trust=trust) for run in finished}
+    whole, inputs = next((m.dense, m.inputs[:1]) for m in rebuilt.values())
+    small = {name: models.small.eval() for name, models in rebuilt.items()}
+    calls = {name: partial(model, inputs) for name, model in small.items()}
     with torch.inference_mode():
-        first, *others = time_in_turns(calls, rounds=ROUNDS).values()
-    names = (run.name for run in finished)
-    smallest = min(rebuilt, key=lambda m: sum(p.numel() for p in m.small.parameters()))
+        first, *others = time_in_turns(
+            {"": partial(whole.eval(), inputs), **calls}, rounds=ROUNDS
+        ).values()
     return Measured(
         note=(
             f"Latency: processor time for one example on one thread, median of "
             f"{ROUNDS} rounds in turn, {platform.system()} {platform.machine()}."
         ),
         dense=replace(dense, seconds=first.seconds),
-        seconds={n: t.seconds for n, t in zip(names, others, strict=True)},
-        layers=layer_costs(smallest.dense, smallest.small, inputs),
+        seconds={n: t.seconds for n, t in zip(small, others, strict=True)},
+        layers={n: layer_costs(whole, model, inputs) for n, model in small.items()},
+        blocks=diagram(whole, inputs),
+        small_blocks={n: diagram(model, inputs) for n, model in small.items()},
     )

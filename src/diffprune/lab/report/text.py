@@ -15,7 +15,6 @@ from diffprune.lab.formatting import (
     spell_widths,
 )
 from diffprune.lab.report.networks import (
-    LayerCost,
     Network,
     has_lost,
     ratio,
@@ -230,31 +229,6 @@ def made_with(run: Run) -> str:
         f"Python {environment.get('python')}, {environment.get('machine')}, "
         f"threads: {environment.get('threads')}, {environment.get('date')}."
     )
-
-
-def layers(costs: Sequence[LayerCost]) -> Table | None:
-    """What every layer had and has of the parameters and multiply-adds of the network.
-
-    Shares are of the whole network: before, of the dense one; after, of what is left.
-    """
-    if not costs:
-        return None
-    numbers = {cost.name: (*cost.parameters, *cost.macs) for cost in costs}
-    wholes = [sum(column) for column in zip(*numbers.values(), strict=True)]
-    return Table(
-        (
-            "Layer",
-            "Parameters before",
-            "Parameters after",
-            "Multiply-adds before",
-            "Multiply-adds after",
-        ),
-        tuple((name, *map(_of, found, wholes)) for name, found in numbers.items()),
-    )
-
-
-def _of(number: int, whole: int) -> str:
-    return f"{number:,} ({percent(number / whole)})" if whole else f"{number:,}"
 
 
 def proof(run: Run) -> Proof | None:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab import defaults
 from diffprune.lab.digits import digits_recipe, digits_task
 from diffprune.lab.formatting import listed
 from diffprune.lab.runs.import_spec import find_callable
 from diffprune.lab.runs.records import read_run
 from diffprune.lab.training.recipe import MakeRecipe, Recipe
 from diffprune.lab.training.task import MakeTask
-
-GATE_LR: Final = 1e-2
 
 BUILTIN: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "digits": (digits_task, digits_recipe),
@@ -80,7 +79,6 @@ def load_recipe(name: str) -> MakeRecipe:
 
 
 def _plain_recipe(name: str, seed: int) -> Recipe:
-    """For a task without a recipe: half of the multiply-adds, in ten epochs."""
-    return Recipe(
-        name=name, epochs=10, budget={"macs": 0.5}, gate_lr=GATE_LR, seed=seed
-    )
+    """For a task without a recipe."""
+    budget = {"macs": defaults.MACS}
+    return Recipe(name=name, epochs=defaults.EPOCHS, budget=budget, seed=seed)

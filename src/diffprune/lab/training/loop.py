@@ -139,6 +139,8 @@ def _make_pruner(task: Task, recipe: Recipe, device: str) -> Trainable:
     model, examples = task.model.to(device), inputs[:NUM_EXAMPLES].to(device)
     if not model.training:
         model.train()
+    if task.pruner is not None:
+        return task.pruner(model, examples)
     if recipe.is_dense:
         return NoPruning(model, examples)
     options = dict(recipe.pruner)

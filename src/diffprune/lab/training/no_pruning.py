@@ -1,7 +1,7 @@
 """What the loop asks of a pruner (`Trainable`), and one that prunes nothing."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, final
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +84,6 @@ class Trainable(Protocol):
         ...
 
 
-@final
 class NoPruning:
     """Trains a model as it is: no gates, no penalty, no removal.
 

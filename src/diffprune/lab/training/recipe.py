@@ -15,6 +15,7 @@ from diffprune._budget import Budget
 from diffprune._core.arguments import count, number
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab import defaults
 from diffprune.lab.formatting import listed
 
 COSTS: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
@@ -40,9 +41,10 @@ class Recipe:
         lr: Learning rate at the start.
         gate_lr: That of the gates; by default `lr`.
         weight_decay: For everything but gates.
-        decay: How learning rates fall: not at all, along a half cosine to zero, or by
-            `decay_factor` after each of the epochs `decay_after`.
-        decay_after: For `decay="steps"`.
+        decay: How learning rates fall: not at all, along a half cosine to zero, along a
+            line to zero from the first of the epochs `decay_after` (if there is one),
+            or by `decay_factor` after each of them.
+        decay_after: For `decay="linear"` and `decay="steps"`.
         decay_factor: For `decay="steps"`.
         clip_norm: Longer gradients are cut to this length.
         amp: Whether forward passes run in bfloat16 where that is safe; faster on
@@ -65,11 +67,11 @@ class Recipe:
 
     name: str
     epochs: int
-    batch_size: int = 100
-    lr: float = 1e-3
+    batch_size: int = defaults.BATCH_SIZE
+    lr: float = defaults.LR
     gate_lr: float | None = None
     weight_decay: float = 0.0
-    decay: Literal["constant", "cosine", "steps"] = "constant"
+    decay: Literal["constant", "cosine", "linear", "steps"] = "constant"
     decay_after: tuple[int, ...] = ()
     decay_factor: float = 0.2
     clip_norm: float | None = None
@@ -111,6 +113,9 @@ class Recipe:
         """What learning rates are multiplied by, `epoch` epochs after the start."""
         if self.decay == "cosine":
             return (1 + math.cos(math.pi * epoch / self.epochs)) / 2
+        if self.decay == "linear":
+            (start,) = self.decay_after[:1] or (0,)
+            return min(1.0, (self.epochs - epoch) / (self.epochs - start))
         if self.decay == "steps":
             drops = sum(epoch >= after for after in self.decay_after)
             return self.decay_factor**drops

@@ -12,6 +12,7 @@ from torch.optim import Adam, Optimizer
 from diffprune._core.types import Float, Int
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
+from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.recipe import Recipe
 
 
@@ -46,6 +47,9 @@ class Task:
         loss: Mean loss of a batch, from outputs and targets.
         error: How wrong each output is, between 0 and 1.
         optimizer: From parameter groups to an optimizer.
+        pruner: From the model and example inputs to what prunes it: a subclass of
+            `Pruner`, or anything else that the loop can train. By default a `Pruner`
+            with the strength, budget and options of the recipe.
     """
 
     model: nn.Module
@@ -55,6 +59,7 @@ class Task:
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     error: Callable[[Tensor, Tensor], Tensor] = is_wrong
     optimizer: Callable[[list[dict[str, Any]]], Optimizer] = Adam
+    pruner: Callable[[nn.Module, Tensor], Trainable] | None = None
 
 
 MakeTask = Callable[[Recipe], Task]

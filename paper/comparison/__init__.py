@@ -1,0 +1,1 @@
+"""Table 1 on equal terms: every system it compares, in one harness."""
