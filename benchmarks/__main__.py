@@ -16,6 +16,7 @@ from . import (
     graph_speed,
     lenet_step,
     pruner_speed,
+    shrink_speed,
 )
 from ._records import RESULTS, write_measurements
 from ._timing import Measurement
@@ -28,6 +29,7 @@ BENCHMARKS = {
     "graph_speed": graph_speed,
     "lenet_step": lenet_step,
     "pruner_speed": pruner_speed,
+    "shrink_speed": shrink_speed,
 }
 
 

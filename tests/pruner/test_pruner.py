@@ -506,6 +506,22 @@ def test_widths_are_rounded_up():
     assert pruner.remove_closed_().units["fc1"] == 8
 
 
+def test_a_removal_says_what_the_units_were_worth_that_left():
+    pruner, optimizer = make()
+    optimizer.zero_grad()
+    loss(pruner).backward()
+    optimizer.step()
+    pruner.step(optimizer)
+    before = pruner.worth["fc1"]
+    close_(pruner, fc1=[1, 4])
+    record = pruner.remove_closed_(optimizer)
+    lost = float(before[[1, 4]].mean())
+    assert record.worth == {"fc1": pytest.approx(lost)}
+    assert lost > 0
+    assert pruner.worth["fc1"].shape == (9,)
+    assert type(record).from_dict(record.to_dict()) == record
+
+
 def test_progress_is_told_and_remembered():
     told = []
     pruner, optimizer = make(on_removal=told.append)

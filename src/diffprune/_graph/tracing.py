@@ -236,7 +236,7 @@ def check_plain(model: nn.Module) -> None:
     if isinstance(model, DistributedDataParallel | nn.DataParallel):
         raise ArgumentError(
             f"the model is wrapped in {type(model).__name__}, which knows its shapes.\n"
-            "Pass the module inside it, `model.module`, and wrap the result again."
+            "Pass the module inside it, `model.module`, and wrap it again after that."
         )
     if isinstance(model, OptimizedModule):
         raise ArgumentError(
