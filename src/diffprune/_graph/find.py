@@ -93,8 +93,8 @@ def _tie_(solution: Solution, groups: Groups, patterns: Sequence[str]) -> None:
 def _freeze_named(
     model: nn.Module, solution: Solution, patterns: Sequence[str]
 ) -> None:
-    names = [name for name, _ in model.named_modules() if name]
-    names += [name for name in solution.tensors if name not in names]
+    modules = (name for name, _ in model.named_modules() if name)
+    names = list(dict.fromkeys((*modules, *solution.tensors)))
     for pattern in patterns:
         matched = fnmatch.filter(names, pattern)
         if not matched:
