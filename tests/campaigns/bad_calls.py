@@ -10,7 +10,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +84,8 @@ def judge(spoilt: Spoilt, folder: Path) -> Verdict:
     good.arguments = {**good.arguments, spoilt.argument: given}
     before = everything(*good.roots)
     try:
-        with warnings.catch_warnings(), torch.random.fork_rng():
+        # Names of files without a folder are files of the present one.
+        with chdir(folder), warnings.catch_warnings(), torch.random.fork_rng():
             warnings.simplefilter("ignore")
             good.call()
     except Exception as error:  # noqa: BLE001 - which is what we are looking for
