@@ -36,7 +36,7 @@ from diffprune.gates import Gate, GateLike
 from diffprune.gates.penalty import named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-OneStrength: TypeAlias = float | Callable[[PruneGroup], float]
+OneStrength: TypeAlias = Amount | Callable[[PruneGroup], float]
 Strength: TypeAlias = OneStrength | Mapping[str, OneStrength]
 MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
 Gates: TypeAlias = MakeGate | Mapping[str, MakeGate]
