@@ -5,6 +5,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from diffprune._core.door import door
 from diffprune._pruner import Pruner
 from diffprune._pruner.state_in_model import StateInModel
 from diffprune.errors import ArgumentError
@@ -15,6 +16,7 @@ from diffprune.integrations._training import (
 )
 
 
+@door
 def register(
     accelerator: Accelerator,
     pruner: Pruner[nn.Module],
