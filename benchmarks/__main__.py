@@ -12,9 +12,11 @@ from . import (
     certificate_cost,
     data_share,
     gate_speed,
+    graph_scale,
     graph_speed,
     lenet_step,
     pruner_speed,
+    shrink_speed,
 )
 from ._records import RESULTS, write_measurements
 from ._timing import Measurement
@@ -23,9 +25,11 @@ BENCHMARKS = {
     "certificate_cost": certificate_cost,
     "data_share": data_share,
     "gate_speed": gate_speed,
+    "graph_scale": graph_scale,
     "graph_speed": graph_speed,
     "lenet_step": lenet_step,
     "pruner_speed": pruner_speed,
+    "shrink_speed": shrink_speed,
 }
 
 

@@ -44,5 +44,9 @@ class FinishedError(DiffpruneError, RuntimeError):
     """A pruner that has already been finalized."""
 
 
+class ProcessError(DiffpruneError, RuntimeError):
+    """Another process that trains the same model failed, differs, or is gone."""
+
+
 class MissingPackageError(DiffpruneError, ImportError):
     """An optional package is not installed; the message says how to install it."""

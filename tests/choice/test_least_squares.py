@@ -52,6 +52,31 @@ def test_the_ridge_pulls_to_what_was_there():
 
 
 @pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize("count", [20, 60])
+def test_fewer_rows_than_features_are_fitted_as_more_are(count, centred):
+    """With 40 features: solved from products of rows, or of features."""
+    inputs, targets = rows(count=count, features=40)
+    start, offset = torch.randn(1, 40, 3).double(), torch.randn(3).double()
+    sums = LeastSquares(centred=centred)
+    for some in torch.arange(count).split(16):
+        sums.add(inputs[some], targets[some])
+    fit = sums.solve(start, offset=offset, ridge=0.1)
+    numbers = torch.cat([torch.arange(len(s)) for s in torch.arange(count).split(16)])
+    used = numbers % 8 != 7
+    a, t = inputs[used, 0], targets[used, 0]
+    a, t = (a - a.mean(0), t - t.mean(0)) if centred else (a, t)
+    gram = a.T @ a / len(a)
+    pull = 0.1 * gram.diagonal().mean() * torch.eye(40)
+    left = a.T @ (t - a @ start[0]) / len(a)
+    expected = start[0] + torch.linalg.solve(gram + pull, left)
+    torch.testing.assert_close(fit.matrix[0], expected, rtol=1e-7, atol=1e-7)
+    a, t = inputs[~used, 0], targets[~used, 0]
+    whole = (t - t.mean(0)).square().sum() if centred else t.square().sum()
+    missed = t - a @ expected - fit.offset[0]
+    assert fit.after == pytest.approx(float(missed.square().sum() / whole), rel=1e-5)
+
+
+@pytest.mark.parametrize("centred", [True, False])
 def test_many_batches_are_as_good_as_one(centred):
     inputs, targets = rows(groups=2)
     whole, parts = LeastSquares(centred=centred), LeastSquares(centred=centred)

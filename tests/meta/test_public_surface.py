@@ -61,7 +61,7 @@ SURFACE = {
         "Plan": "kept tensors attributes stubs certificate",
         "PruneGroup": "name size axes parameters macs atom",
         "Removal": "model plan refit",
-        "RemovalRecord": "step units parameters macs certificate",
+        "RemovalRecord": "step units parameters macs certificate worth",
         "ShrinkReport": "groups costs loss_before loss_after plan refit",
         "TensorAxis": "tensor dim axis is_read is_parameter is_direction",
         "apply_plan": "model plan",
@@ -105,7 +105,7 @@ SURFACE = {
     "diffprune.lab": {
         "Epoch": "* number loss train_error validation_error test_error raw effective "
         "parameters macs macs_per_step seconds lr prob_open steps processor_seconds "
-        "test_examples",
+        "test_examples worth",
         "Front": "runs best",
         "Outcome": "* raw effective parameters macs validation_error test_error "
         "seconds test_examples",
@@ -128,6 +128,7 @@ SURFACE = {
         "ExportError": "",
         "FinishedError": "",
         "MissingPackageError": "",
+        "ProcessError": "",
         "RemovalError": "",
         "RuleError": "",
         "StorageError": "",
@@ -141,7 +142,7 @@ METHODS = {
     "prob_open reopening sample sharpness size values",
     "diffprune.Pruner": "add_copy add_to example_inputs finalize gates groups history "
     "kept load_state_dict model parameter_groups penalty plan remove_closed_ shape "
-    "state_dict step summary units",
+    "state_dict step summary units worth",
     "diffprune.gates.ApproximateBernoulli": "expand has_rsample prob_open rsample "
     "sample support",
     "diffprune.gates.BaseGate": "draw forward is_open keep_ margin penalty reopening "

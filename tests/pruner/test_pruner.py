@@ -287,6 +287,7 @@ def test_a_failed_finalize_leaves_a_pruner_that_works(monkeypatch):
 
 @pytest.mark.parametrize("layer", ["fc2", "fc3"])
 def test_a_layer_that_was_replaced_is_noticed(layer):
+    torch.manual_seed(0)  # units that are dead anyway would not be missed
     pruner, _ = make()
     close_(pruner, fc1=[1], fc2=[0, 1, 2, 3, 4])
     fresh = getattr(Net(), layer)
@@ -503,6 +504,22 @@ def test_widths_are_rounded_up():
     pruner, _ = make(round_to=4)
     close_(pruner, fc1=[0, 1, 2, 3, 4])
     assert pruner.remove_closed_().units["fc1"] == 8
+
+
+def test_a_removal_says_what_the_units_were_worth_that_left():
+    pruner, optimizer = make()
+    optimizer.zero_grad()
+    loss(pruner).backward()
+    optimizer.step()
+    pruner.step(optimizer)
+    before = pruner.worth["fc1"]
+    close_(pruner, fc1=[1, 4])
+    record = pruner.remove_closed_(optimizer)
+    lost = float(before[[1, 4]].mean())
+    assert record.worth == {"fc1": pytest.approx(lost)}
+    assert lost > 0
+    assert pruner.worth["fc1"].shape == (9,)
+    assert type(record).from_dict(record.to_dict()) == record
 
 
 def test_progress_is_told_and_remembered():

@@ -1,4 +1,5 @@
 import copy
+import importlib
 
 import pytest
 import torch
@@ -211,6 +212,133 @@ def test_batches_that_are_dicts():
     data = [{"a": a, "b": b, "labels": labels} for a, b, labels in pairs()]
     small = dp.shrink(model, data, lambda out, _: out["loss"], budget)
     assert small.out.in_features == 12
+
+
+class Encoder(nn.Module):
+    def __init__(self, *, batch_first=True):
+        super().__init__()
+        self.first = batch_first
+        layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=batch_first)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.inside, self.out = nn.Linear(8, 32), nn.Linear(32, 3)
+
+    def forward(self, x):
+        return self.out(self.encoder(self.inside(x)).mean(1 if self.first else 0))
+
+
+class Convolutions(nn.Module):
+    """Depthwise, then grouped."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.deep = nn.Conv2d(3, 24, 3), nn.Conv2d(24, 24, 3, groups=24)
+        self.b, self.grouped = nn.Conv2d(24, 32, 1), nn.Conv2d(32, 32, 3, groups=4)
+        self.norm, self.out = nn.BatchNorm2d(32), nn.Linear(32, 4)
+
+    def forward(self, x):
+        x = F.relu(self.b(F.relu(self.deep(F.relu(self.a(x))))))
+        return self.out(F.relu(self.norm(self.grouped(x))).mean((2, 3)))
+
+
+class Recurrent(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(6, 24, batch_first=True)
+        self.out = nn.Linear(24, 3)
+
+    def forward(self, x):
+        return self.out(self.lstm(x)[0][:, -1])
+
+
+def labelled(*shape, classes=3, batches=8, size=32):
+    torch.manual_seed(0)
+    for _ in range(batches):
+        yield torch.randn(size, *shape), torch.randint(classes, (size,))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "target", "options"),
+    [
+        (Encoder, (7, 8), 0.6, {}),
+        (Encoder, (7, 8), 0.7, {"round_to": 8}),
+        (Convolutions, (3, 12, 12), 0.4, {}),
+        (Convolutions, (3, 12, 12), 0.7, {"round_to": 8}),
+        (Recurrent, (5, 6), 0.5, {}),
+    ],
+)
+def test_layers_of_many_kinds_from_a_generator(make, shape, target, options):
+    torch.manual_seed(0)
+    data, budget = labelled(*shape), dp.Budget(macs=target)
+    found = shrinkage(make(), data, F.cross_entropy, budget, **options)
+    _, most, now = found.report.costs["macs"]
+    assert 0.8 * most < now <= most
+    assert not found.report.refit.skipped
+    assert abs(found.report.loss_after - found.report.loss_before) < 0.05
+
+
+@pytest.mark.parametrize("make", [Encoder, Convolutions])
+def test_a_single_example_is_enough_to_run(make):
+    torch.manual_seed(0)
+    shape = (7, 8) if make is Encoder else (3, 12, 12)
+    data = labelled(*shape, batches=1, size=1)
+    found = shrinkage(make(), data, F.cross_entropy, dp.Budget(macs=0.6))
+    _, most, now = found.report.costs["macs"]
+    assert now <= most
+    assert next(iter(found.model.parameters())).isfinite().all()
+
+
+def test_time_may_come_first_and_be_as_long_as_the_batch():
+    torch.manual_seed(0)
+    model, budget = Encoder(batch_first=False), dp.Budget(macs=0.6)
+    data = labelled(32, 8)  # 32 steps of 32 examples, and 40 are asked for
+    found = shrinkage(model, data, F.cross_entropy, budget, choosing=40, fitting=40)
+    assert not found.report.refit.skipped
+
+
+def test_what_cannot_be_rounded_is_said():
+    torch.manual_seed(0)
+    model, budget = Convolutions(), dp.Budget(macs=0.2)
+    with pytest.raises(ArgumentError, match="or round to less, or freeze less"):
+        dp.shrink(model, labelled(3, 12, 12), F.cross_entropy, budget, round_to=32)
+
+
+def test_a_language_model_with_batches_that_are_dicts():
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=50, hidden_size=32, num_hidden_layers=1, num_attention_heads=4,
+        intermediate_size=64, max_position_embeddings=16,
+    )  # fmt: skip
+    model = transformers.BertForSequenceClassification(config)
+    data = [
+        {
+            "input_ids": torch.randint(50, (16, 12)),
+            "attention_mask": torch.ones(16, 12, dtype=torch.long),
+            "labels": torch.randint(2, (16,)),
+        }
+        for _ in range(4)
+    ]
+    budget = dp.Budget(macs=0.7)
+    found = shrinkage(model, data, lambda out, _: out.loss, budget, fitting=40)
+    _, most, now = found.report.costs["macs"]
+    assert 0.9 * most < now <= most
+    assert not found.report.refit.skipped
+    assert found.model(**data[0]).logits.shape == (16, 2)
+
+
+def test_a_model_that_takes_long_is_shown_fewer_examples(monkeypatch):
+    module = importlib.import_module("diffprune._shrink.shrink")
+    monkeypatch.setattr(module, "MOST_MACS", 100 * 12 * 24)
+    model = nn.Sequential(nn.Linear(8, 24), nn.ReLU(), nn.Linear(24, 4))
+    taken = []
+
+    def data():
+        for batch in labelled(8, batches=20):
+            taken.append(len(batch[0]))
+            yield batch
+
+    dp.shrink(model, data(), F.cross_entropy, dp.Budget(macs=0.5))
+    assert sum(taken) == 128  # enough for a hundred, which is less than 512
 
 
 def test_a_report_can_be_printed(digits, capsys):

@@ -22,8 +22,8 @@ from typing import Any, Final, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
+from diffprune._choice.examples import batch_size, first_examples
 from diffprune._choice.forward import AtMap, Compute, names_of, run_watched
 from diffprune._choice.linear_maps import LinearMap
 from diffprune._core.types import Float, Int
@@ -37,6 +37,7 @@ Loss: TypeAlias = Callable[[Any, Any], Tensor]
 
 _MOST_NUMBERS: Final = 1 << 23  # per reader, of each of the two tensors
 _SAMPLES_PER_FEATURE: Final = 4
+_LOOKED_AT: Final = 8  # examples that show which weights run
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def measure(
     held = [*batches]
     examples = sum(batch_size(inputs) for inputs, _ in held)
     with mode(model, training=False):
-        seen = _weights_of_maps(model, held[0][0])
+        seen = _weights_of_maps(model, first_examples(held[0][0], _LOOKED_AT))
         listener = Listener(model, [*groups], examples, seen)
         unheard = [group for group in groups if group.name not in listener.groups]
         slopes = _Slopes(model, unheard)
@@ -117,13 +118,6 @@ def _weights_of_maps(model: nn.Module, inputs: ExampleInputs) -> set[str]:
     with torch.no_grad():
         run_watched(model, inputs, at_map)
     return seen
-
-
-def batch_size(inputs: ExampleInputs) -> int:
-    """How many examples there are: the length of the first tensor among the inputs."""
-    leaves = pytree.tree_leaves(inputs)
-    shapes = [leaf.shape for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
-    return shapes[0][0] if shapes else 1
 
 
 def _run_batch(

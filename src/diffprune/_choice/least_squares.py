@@ -1,4 +1,4 @@
-"""Ridge regression from batches: sums are kept, rows are not.
+"""Ridge regression from batches: sums are kept, and rows only while they are few.
 
 What goes in are rows of inputs and of targets, batch after batch; what comes out is the
 matrix that maps one to the other best, close to one that is given. Every eighth row is
@@ -86,7 +86,7 @@ class LeastSquares:
         """
         start = start.double()
         moments = self._fitted.moments(centred=self._is_centred)
-        matrix = start + _solved(moments, start, ridge)
+        matrix = start + moments.solved(start, ridge)
         new_offset = moments.offset(matrix)
         check = self._held if self._held.count else self._fitted
         found = check.moments(centred=self._is_centred)
@@ -95,61 +95,121 @@ class LeastSquares:
         return Fit(matrix, new_offset, before, after)
 
 
-def _solved(moments: "_Moments", start: Tensor, ridge: float) -> Tensor:
-    gram = moments.gram
-    mean = gram.diagonal(dim1=-2, dim2=-1).mean(-1)
-    pull = (ridge * mean).clamp(min=_SMALLEST_PIVOT)[:, None, None]
+def _pulled(
+    gram: Float[Tensor, "groups n n"], pull: Float[Tensor, " groups"], left: Tensor
+) -> Tensor:
+    """The solution with so much added to the diagonal; zero if there is none."""
+    pull = pull.clamp(min=_SMALLEST_PIVOT)[:, None, None]
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    left = moments.cross - gram @ start
     factor, info = torch.linalg.cholesky_ex(gram + pull * eye)
     if bool(info.any()):  # numbers that overflowed, or are not numbers
-        return torch.zeros_like(start)
+        return torch.zeros_like(left)
     return torch.cholesky_solve(left, factor)
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Second moments per row, and what the means are if they were taken off."""
+def _part(left: float, whole: float) -> float:
+    return max(0.0, left) / whole if whole > 0 else 0.0
 
-    gram: Float[Tensor, "groups features features"]
-    cross: Float[Tensor, "groups features outputs"]
-    square: Float[Tensor, " groups"]
+
+@dataclass(frozen=True)
+class _Means:
+    """What the means are if they were taken off."""
+
     inputs: Float[Tensor, "groups features"]
     targets: Float[Tensor, "groups outputs"]
 
     def offset(self, matrix: Tensor) -> Float[Tensor, "groups outputs"]:
+        """What has to be added to the product."""
         return self.targets - torch.einsum("gf,gfo->go", self.inputs, matrix)
+
+    def missing(self, matrix: Tensor, offset: Tensor | None) -> float:
+        """What another offset costs; none is the best one."""
+        if offset is None:
+            return 0.0
+        missing = self.offset(matrix) - offset.double().view_as(self.targets)
+        return float(missing.square().sum())
+
+
+@dataclass(frozen=True)
+class _FewRows(_Means):
+    """Fewer rows than features, as they are: then products of rows are the smaller."""
+
+    rows: Float[Tensor, "groups rows features"]
+    aims: Float[Tensor, "groups rows outputs"]
+
+    def solved(self, start: Tensor, ridge: float) -> Tensor:
+        """What to add to a matrix."""
+        count, length = self.rows.shape[1:]
+        pull = ridge * self.rows.square().sum((1, 2)) / (count * length)
+        left = (self.aims - self.rows @ start) / count
+        gram = self.rows @ self.rows.mT / count
+        return self.rows.mT @ _pulled(gram, pull, left)
 
     def error(self, matrix: Tensor, offset: Tensor | None) -> float:
         """What part of the targets' variance is left, with the best offset if none."""
-        missing = 0.0
-        if offset is not None:
-            missing = self.offset(matrix) - offset.double().view_as(self.targets)
-            missing = float(missing.square().sum())
-        left = missing + (
+        count = self.rows.shape[1]
+        left = float((self.aims - self.rows @ matrix).square().sum()) / count
+        whole = float(self.aims.square().sum()) / count
+        return _part(self.missing(matrix, offset) + left, whole)
+
+
+@dataclass(frozen=True)
+class _Moments(_Means):
+    """Second moments per row."""
+
+    gram: Float[Tensor, "groups features features"]
+    cross: Float[Tensor, "groups features outputs"]
+    square: Float[Tensor, " groups"]
+
+    def solved(self, start: Tensor, ridge: float) -> Tensor:
+        """What to add to a matrix."""
+        pull = ridge * self.gram.diagonal(dim1=-2, dim2=-1).mean(-1)
+        return _pulled(self.gram, pull, self.cross - self.gram @ start)
+
+    def error(self, matrix: Tensor, offset: Tensor | None) -> float:
+        """What part of the targets' variance is left, with the best offset if none."""
+        left = (
             self.square.sum()
             - 2 * (matrix * self.cross).sum()
             + (matrix * (self.gram @ matrix)).sum()
         )
         whole = float(self.square.sum())
-        return max(0.0, float(left)) / whole if whole > 0 else 0.0
+        return _part(self.missing(matrix, offset) + float(left), whole)
 
 
 @final
 class _Sums:
-    """Running sums, in double precision, of numbers shifted by the first means."""
+    """Running sums, in double precision, of numbers shifted by the first means.
+
+    As long as there are fewer rows than features, it is they that are kept.
+    """
 
     def __init__(self) -> None:
         self.count = 0
+        self._rows = list[tuple[Tensor, Tensor]]()
         self._shifts: tuple[Tensor, Tensor] | None = None
         self._sums: list[Tensor] = []
 
     def add(self, inputs: Tensor, targets: Tensor) -> None:
+        """Take some more rows into account."""
         if not len(inputs):
             return
+        self.count += len(inputs)
         if self._shifts is None:
+            self._rows.append((inputs, targets))
+            if self.count <= inputs.shape[-1]:
+                return
+            inputs, targets = self._few()
+            self._rows.clear()
             self._shifts = inputs.mean(0), targets.mean(0)
-        a, t = inputs - self._shifts[0], targets - self._shifts[1]
+        self._add(inputs - self._shifts[0], targets - self._shifts[1])
+
+    def _few(self) -> tuple[Tensor, Tensor]:
+        """All rows, while they are kept."""
+        inputs, targets = zip(*self._rows, strict=True)
+        return torch.cat(inputs), torch.cat(targets)
+
+    def _add(self, a: Tensor, t: Tensor) -> None:
         by_group, aims = a.transpose(0, 1), t.transpose(0, 1)
         new = [
             a.sum(0),
@@ -162,11 +222,11 @@ class _Sums:
         self._sums = (
             [s + n for s, n in zip(self._sums, new, strict=True)] if self._sums else new
         )
-        self.count += len(inputs)
 
-    def moments(self, *, centred: bool) -> _Moments:
+    def moments(self, *, centred: bool) -> _Moments | _FewRows:
         """Means of products; of differences from the means, if they are centred."""
-        assert self._shifts is not None  # noqa: S101 - rows were added
+        if self._shifts is None:
+            return self._as_rows(centred=centred)
         a, t, gram, cross, square = (part / self.count for part in self._sums)
         shift_a, shift_t = (shift.double() for shift in self._shifts)
         inputs, targets = shift_a + a, shift_t + t
@@ -174,8 +234,16 @@ class _Sums:
         cross = cross - a[:, :, None] * t[:, None, :]
         square = square - t.square().sum(-1)
         if centred:
-            return _Moments(gram, cross, square, inputs, targets)
+            return _Moments(inputs, targets, gram, cross, square)
         none = torch.zeros_like(inputs), torch.zeros_like(targets)
         gram = gram + inputs[:, :, None] * inputs[:, None, :]
         cross = cross + inputs[:, :, None] * targets[:, None, :]
-        return _Moments(gram, cross, square + targets.square().sum(-1), *none)
+        return _Moments(*none, gram, cross, square + targets.square().sum(-1))
+
+    def _as_rows(self, *, centred: bool) -> _FewRows:
+        rows, aims = (part.double() for part in self._few())
+        means = rows.mean(0), aims.mean(0)
+        if not centred:
+            means = torch.zeros_like(means[0]), torch.zeros_like(means[1])
+        rows, aims = rows - means[0], aims - means[1]
+        return _FewRows(*means, rows.transpose(0, 1), aims.transpose(0, 1))

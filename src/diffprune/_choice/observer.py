@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from diffprune._choice.evidence import GroupEvidence, Listener, batch_size
+from diffprune._choice.evidence import GroupEvidence, Listener
+from diffprune._choice.examples import batch_size, first_examples
 from diffprune._choice.forward import watch_maps
 from diffprune._choice.watch import Watch
 from diffprune._choice.worth import Leaving, order_units
@@ -166,7 +167,9 @@ class Observer:
         some = min(count, self._fitting - self._held)
         inputs = _as_inputs(self._model, args, kwargs)
         if inputs is not None:
-            self.inputs.append(_first_examples(inputs, count, some))
+            first = first_examples(inputs, some)
+            own = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), first)
+            self.inputs.append(own)
         self._held += some
 
 
@@ -191,16 +194,3 @@ def _as_inputs(
     kinds = [bound.signature.parameters[name].kind for name in bound.arguments]
     plain = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     return dict(bound.arguments) if all(kind in plain for kind in kinds) else None
-
-
-def _first_examples(inputs: ExampleInputs, count: int, some: int) -> ExampleInputs:
-    """Copies of the first examples; of all if they cannot be told apart."""
-    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
-    can_be_told = all(len(x) == count for x in leaves if x.ndim)
-
-    def copied(leaf: object) -> object:
-        if not isinstance(leaf, Tensor):
-            return leaf
-        return (leaf[:some] if can_be_told and leaf.ndim else leaf).detach().clone()
-
-    return pytree.tree_map(copied, inputs)

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, final
 import torch
 from torch import Tensor, nn
 
+from diffprune._choice.examples import first_examples
 from diffprune._choice.forward import Compute, computes, names_of, run_watched
 from diffprune._choice.least_squares import RIDGE, Fit, LeastSquares
 from diffprune._choice.linear_maps import Convolution, LinearMap
@@ -22,7 +23,7 @@ from diffprune._choice.lockstep import Pausable
 from diffprune._choice.watch import FunctionCall
 from diffprune._core.copying import copied
 from diffprune._core.types import Int
-from diffprune._graph import ExampleInputs, mode
+from diffprune._graph import ExampleInputs, mode, narrow
 from diffprune.errors import ArgumentError
 
 Kept: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
@@ -30,6 +31,7 @@ Kept: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
 
 MAX_ROWS: Final = 16_384
 _MAX_FEATURES: Final = 8_192
+_LOOKED_AT: Final = 8  # examples that show which weights run
 _GAIN: Final = 0.999  # a fit that is not this much better is not worth a change
 
 
@@ -109,8 +111,11 @@ def refit_(
         torch.no_grad(),
         mode(small, training=False),
         mode(whole, training=False),
+        narrow(whole),  # so that rows come in the order they have in the small one
     ):
-        session = _Session(small, whole, kept, _uses(whole, held[0]), ridge)
+        session = _Session(
+            small, whole, kept, _uses(whole, first_examples(held[0], 1)), ridge
+        )
         session.fit_shared_(held)
         session.fit_in_order_(held)
     return session.result(read)

@@ -16,7 +16,7 @@ from diffprune._choice.evidence import GroupEvidence, ReaderEvidence
 from diffprune._core.types import Bool, Float, Int
 
 RIDGE: Final = 1e-2
-_ROUNDS: Final = 128  # units of larger groups leave several at a time
+_ROUNDS: Final = 32  # of what is left, such a part leaves at a time
 _TINY: Final = 1e-30
 
 
@@ -66,73 +66,126 @@ class Leaving:
 
 
 def order_units(evidence: GroupEvidence) -> Leaving:
-    """Let all units of a group leave, one by one, the cheapest first."""
+    """Let all units of a group leave, one by one, the cheapest first.
+
+    Of wide groups several leave at a time, the fewer the fewer are left.
+    """
     if not evidence.readers:
         worth, order = evidence.squares.sort(stable=True)
         return Leaving(evidence.name, order, worth, is_compensated=False)
     readers = [_Reader(reader, evidence.size) for reader in evidence.readers]
-    left = torch.ones(evidence.size, dtype=torch.bool)
+    left = torch.arange(evidence.size)
     order, worth = list[Tensor](), list[Tensor]()
-    at_once = max(1, evidence.size // _ROUNDS)
-    while bool(left.any()):
+    while len(left):
         effects = sum(reader.effects() for reader in readers)
         assert isinstance(effects, Tensor)  # noqa: S101 - there are readers
-        scores = effects.double().square().mean(0).cpu().masked_fill(~left, torch.inf)
-        count = min(at_once, int(left.sum()))
+        scores = effects.double().square().mean(1).cpu()
+        count = max(1, len(left) // _ROUNDS)
         least, chosen = scores.topk(count, largest=False, sorted=True)
-        order.append(chosen)
+        order.append(left[chosen])
         worth.append(least)
-        left[chosen] = False
+        move = _Move.up(chosen, len(left))
+        left = move.apply_(left)
         for reader in readers:
-            reader.remove_(chosen)
+            reader.remove_(chosen, move)
     return Leaving(evidence.name, torch.cat(order), torch.cat(worth), True)  # noqa: FBT003 - named in the class
+
+
+@dataclass(frozen=True)
+class _Move:
+    """Fill the places of what has left with what stands last, so that little is copied.
+
+    Attributes:
+        holes: Places that became free, of those that remain.
+        movers: What comes into each.
+        left: How many places remain.
+    """
+
+    holes: Int[Tensor, " moved"]
+    movers: Int[Tensor, " moved"]
+    left: int
+
+    @classmethod
+    def up(cls, gone: Int[Tensor, " gone"], length: int) -> "_Move":
+        left = length - len(gone)
+        stays = torch.ones(length, dtype=torch.bool)
+        stays[gone] = False
+        movers = stays[left:].nonzero().flatten() + left
+        return cls((~stays[:left]).nonzero().flatten(), movers, left)
+
+    def of_features(self, each: int) -> "_Move":
+        """The same move where every unit takes up several places."""
+        holes, movers = (_features(units, each) for units in (self.holes, self.movers))
+        return _Move(holes, movers, self.left * each)
+
+    def apply_(self, tensor: Tensor) -> Tensor:
+        """Move rows in place, and return those that remain."""
+        device = tensor.device
+        tensor[self.holes.to(device)] = tensor[self.movers.to(device)]
+        return tensor[: self.left]
+
+
+def _features(units: Int[Tensor, " units"], each: int) -> Int[Tensor, " features"]:
+    """The features of some units, of which every unit has so many."""
+    return (units[:, None] * each + torch.arange(each)).flatten()
 
 
 @final
 class _Reader:
-    """What one reader sees of the units that are left."""
+    """What one reader sees of the units that are left.
+
+    Features come first, so that a unit is a piece of memory.
+    """
 
     def __init__(self, evidence: ReaderEvidence, units: int) -> None:
         covariance = evidence.covariance.double()
-        features, self._units = len(covariance), units
-        self._each = features // units
+        length = len(covariance)
+        self._each = length // units
         pull = RIDGE * covariance.diagonal().mean() + _TINY
-        eye = torch.eye(features, dtype=torch.float64, device=covariance.device)
+        eye = torch.eye(length, dtype=torch.float64, device=covariance.device)
         self._inverse = torch.linalg.inv(covariance + pull * eye)
-        x = evidence.activations
-        self._residuals = x @ self._inverse.to(x.dtype)
-        self._gradients = evidence.gradients.contiguous().clone()
+        x, u = (
+            tensor.movedim(-1, 0).reshape(length, -1)
+            for tensor in (evidence.activations, evidence.gradients)
+        )
+        self._examples = len(evidence.activations)
+        self._residuals = self._inverse.to(x.dtype) @ x
+        self._gradients = u.clone()
 
-    def effects(self) -> Float[Tensor, "examples units"]:
+    def effects(self) -> Float[Tensor, "units examples"]:
         """What removing each unit does to the loss of each example."""
-        z = self._residuals.unflatten(-1, (self._units, self._each))
-        u = self._gradients.unflatten(-1, (self._units, self._each))
+        z, u = self._residuals, self._gradients
         if self._each == 1:
             scale = self._inverse.diagonal().clamp(min=_TINY).to(z.dtype)
-            return (z * u).sum((1, 3)) / scale
-        blocks = self._blocks().to(z.dtype)
-        return torch.einsum("nrke,kef,nrkf->nk", z, blocks, u)
+            return _by_example(z * u, self._examples) / scale[:, None]
+        z = self._blocks().to(z.dtype) @ z.unflatten(0, (-1, self._each))
+        products = (z * u.unflatten(0, (-1, self._each))).sum(1)
+        return _by_example(products, self._examples)
 
     def _blocks(self) -> Float[Tensor, "units each each"]:
-        """Inverses of the diagonal blocks; a removed unit has none."""
-        split = self._inverse.unflatten(0, (self._units, self._each))
-        split = split.unflatten(-1, (self._units, self._each))
+        """Inverses of the diagonal blocks."""
+        split = self._inverse.unflatten(0, (-1, self._each))
+        split = split.unflatten(-1, (-1, self._each))
         return torch.linalg.pinv(
             split.diagonal(dim1=0, dim2=2).movedim(-1, 0), hermitian=True
         )
 
-    def remove_(self, units: Int[Tensor, " chosen"]) -> None:
+    def remove_(self, units: Int[Tensor, " chosen"], move: _Move) -> None:
         """Let the others take over what they can of these units."""
-        offsets = torch.arange(self._each)
-        gone = (units[:, None] * self._each + offsets).flatten()
-        gone = gone.to(self._inverse.device)
+        gone = _features(units, self._each).to(self._inverse.device)
         rows = self._inverse[gone]
         shares = torch.linalg.solve(rows[:, gone], rows)
-        self._inverse -= rows.T @ shares
-        shares = shares.to(self._residuals.dtype)
-        self._residuals -= self._residuals[..., gone] @ shares
-        self._gradients -= self._gradients[..., gone] @ shares
+        self._inverse.addmm_(rows.T, shares, alpha=-1)
+        shares = shares.to(self._residuals.dtype).T
+        move = move.of_features(self._each)
         for tensor in (self._residuals, self._gradients):
-            tensor[..., gone] = 0
-        self._inverse[gone] = 0
-        self._inverse[:, gone] = 0
+            tensor.addmm_(shares, tensor[gone], alpha=-1)
+        self._residuals = move.apply_(self._residuals)
+        self._gradients = move.apply_(self._gradients)
+        self._inverse = move.apply_(move.apply_(self._inverse).T).T
+
+
+def _by_example(
+    rows: Float[Tensor, "units rows"], examples: int
+) -> Float[Tensor, "units examples"]:
+    return rows.unflatten(1, (examples, -1)).sum(2)

@@ -137,7 +137,14 @@ def _name_batch_(graph: Any) -> None:  # noqa: ANN401 - of an optional library
 def _session(path: Path, names: list[str]) -> Run:
     import onnxruntime  # noqa: PLC0415 - optional
 
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ExportError(
+            f"ONNX Runtime does not run the model on a processor: {error}\n"
+            "It has few operations for bfloat16 and float16: export `model.float()`, "
+            "with inputs of that type. Nothing was written."
+        ) from error
     read = {value.name for value in session.get_inputs()}
 
     def run(inputs: ExampleInputs) -> list[Tensor]:

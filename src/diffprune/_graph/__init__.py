@@ -23,6 +23,7 @@ from diffprune._graph.groups import (
 from diffprune._graph.infer import Solution as Solution, where as where
 from diffprune._graph.narrow_attention import (
     latent_sizes as latent_sizes,
+    narrow as narrow,
     narrow_ as narrow_,
     narrow_named_ as narrow_named_,
     widen_ as widen_,

@@ -111,8 +111,8 @@ def _check_options(freeze: Sequence[str], heads: str, ops: Iterable[object]) -> 
 def _freeze_named(
     model: nn.Module, solution: Solution, patterns: Sequence[str]
 ) -> None:
-    names = [name for name, _ in model.named_modules() if name]
-    names += [name for name in solution.tensors if name not in names]
+    modules = (name for name, _ in model.named_modules() if name)
+    names = list(dict.fromkeys((*modules, *solution.tensors)))
     for pattern in patterns:
         matched = fnmatch.filter(names, pattern)
         if not matched:

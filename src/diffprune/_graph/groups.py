@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import overload
 
 from torch import Tensor
@@ -146,10 +147,13 @@ class Groups(Sequence[PruneGroup]):
     def __getitem__(self, key: int | str | slice) -> PruneGroup | Sequence[PruneGroup]:
         if not isinstance(key, str):
             return self.groups[key]
-        named = {group.name: group for group in self.groups}
-        if key not in named:
+        if key not in self._named:
             raise UnknownNameError(unknown_group(key, self))
-        return named[key]
+        return self._named[key]
+
+    @cached_property
+    def _named(self) -> dict[str, PruneGroup]:
+        return {group.name: group for group in self.groups}
 
     def __deepcopy__(self, memo: object) -> "Groups":
         return self  # nothing of them ever changes, and a trace cannot be copied
@@ -285,9 +289,11 @@ def _names(
 def _labels(same: Sequence[Atom], roles: Mapping[Atom, str]) -> dict[Atom, str]:
     """The role of an atom in its layer, or its number if it has none of its own."""
     labels: dict[Atom, str] = {}
+    taken = set[str]()
     for number, atom in enumerate(same):
         role = roles.get(atom, str(number))
-        labels[atom] = str(number) if role in labels.values() else role
+        labels[atom] = str(number) if role in taken else role
+        taken.add(labels[atom])
     return labels
 
 

@@ -6,11 +6,13 @@ module paths on every node, and the origin of integers from `sizes`.
 
 import inspect
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -22,6 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import UninitializedParameter
 from torch.utils import _pytree as pytree
 
+from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
@@ -30,6 +33,11 @@ ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
 
 
 _EXPORTING: Final = threading.RLock()
+# Code of which all is known that it does with the mode: torch's own layers, and ours.
+_KNOWN_IN_TRAINING: Final = (
+    str(Path(nn.modules.__file__).parent),
+    str(Path(__file__).parent),
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, An
 @contextmanager
 def mode(model: nn.Module, *, training: bool) -> Generator[None]:
     """Put every module in train or eval mode, and back as it was."""
-    before = {module: _training(module) for module in model.modules()}
+    before = {module: module.training for module in model.modules()}
     model.train(training)
     try:
         yield
@@ -77,11 +85,14 @@ def mode(model: nn.Module, *, training: bool) -> Generator[None]:
             module.training = was_training
 
 
-def _training(module: nn.Module) -> bool:
-    """Read the flag unseen: here it is no sign that the module goes by it."""
-    if "training" in vars(module):
-        return vars(module)["training"]
-    return module.training
+@contextmanager
+def untouched(model: nn.Module) -> Generator[None]:
+    """Put back whatever modules hold: what a forward keeps of a trace is no number."""
+    before = Snapshot([model])
+    try:
+        yield
+    finally:
+        before.restore_()
 
 
 @contextmanager
@@ -132,8 +143,8 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
     parameters = dict(model.named_parameters(remove_duplicate=False))
     read = {parameters.get(name) for name in usual.read}  # a tied one by any name
     is_all_read = read.issuperset(parameters.values())
-    moody = {m for m in model.modules() if m in readers or _is_switched(m)}
-    if is_all_read and all(map(_is_known_in_training, moody)):
+    has_moods = any(m in readers or _is_switched(m) for m in model.modules())
+    if is_all_read and not has_moods:
         return (usual,)
     # What only runs in training may branch at random there; it is then unread, and
     # its own parameters stay whole.
@@ -146,19 +157,23 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
 
 @contextmanager
 def mode_readers() -> Generator[set[nn.Module]]:
-    """Note which modules look at their `training` while this is open.
+    """Note the modules whose `training` is looked at while this is open.
+
+    Not what torch's own layers do with it, which is known.
 
     Examples:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
         >>> with mode_readers() as readers:
-        ...     _ = model(torch.ones(1, 2))
+        ...     _ = model(torch.ones(1, 2)), model[0].training
         >>> readers
-        {Dropout(p=0.5, inplace=False)}
+        {Linear(in_features=2, out_features=2, bias=True)}
     """
     found = set[nn.Module]()
 
     def read(module: nn.Module) -> bool:
-        found.add(module)
+        reader = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - its only name
+        if not reader.startswith(_KNOWN_IN_TRAINING):
+            found.add(module)
         try:
             return vars(module)["training"]
         except KeyError:
@@ -179,11 +194,6 @@ def _is_switched(module: nn.Module) -> bool:
     """Whether a class does more than set the flag when its mode changes."""
     kind = type(module)
     return kind.train is not nn.Module.train or kind.eval is not nn.Module.eval
-
-
-def _is_known_in_training(module: nn.Module) -> bool:
-    """Whether all a module does with the mode is known: torch's own layers."""
-    return type(module).__module__.startswith("torch.nn.modules.")
 
 
 def _is_alike(one: Trace, other: Trace) -> bool:
@@ -226,7 +236,7 @@ def check_plain(model: nn.Module) -> None:
     if isinstance(model, DistributedDataParallel | nn.DataParallel):
         raise ArgumentError(
             f"the model is wrapped in {type(model).__name__}, which knows its shapes.\n"
-            "Pass the module inside it, `model.module`, and wrap the result again."
+            "Pass the module inside it, `model.module`, and wrap it again after that."
         )
     if isinstance(model, OptimizedModule):
         raise ArgumentError(
@@ -259,6 +269,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
     try:
         with (
             quiet(),
+            untouched(model),
             mode(model, training=training),
             as_written(model),
             narrow(model),

@@ -6,7 +6,7 @@ copies and optimizers, checked on the example inputs, or nothing at all.
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 import torch
@@ -15,12 +15,14 @@ from torch.optim import Optimizer
 
 from diffprune._core.copying import copied
 from diffprune._core.snapshot import all_or_nothing
-from diffprune._core.types import Int
+from diffprune._core.types import Float, Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count, mode
+from diffprune._pruner.data_parallel import ignore_wrappers_, notice_wrappers_
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
+from diffprune._pruner.processes import Processes
 from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
@@ -54,6 +56,8 @@ class RemovalRecord:
         macs: Multiply-adds that are left, for the example inputs.
         certificate: How far outputs before and after are apart; None before the first
             removal.
+        worth: By gate that lost units, what these were worth on average: running
+            squares of the gradients of gates, one being the mean over all units.
     """
 
     step: int
@@ -61,6 +65,7 @@ class RemovalRecord:
     parameters: int
     macs: int
     certificate: Certificate | None = None
+    worth: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""
@@ -76,6 +81,7 @@ class RemovalRecord:
             int(data["parameters"]),
             int(data["macs"]),
             None if certificate is None else Certificate(**certificate),
+            dict(data.get("worth", {})),  # records of earlier versions have none
         )
 
 
@@ -101,6 +107,7 @@ class GatedModel(Generic[ModuleT]):
         history: What was left after each removal.
         first_groups: The groups before the first removal.
         first_shapes: The shapes before the first removal.
+        processes: Those that train the model.
         is_folded: Whether the gates are folded away: the model is plain, and `gates`
             are what they were then.
     """
@@ -126,6 +133,8 @@ class GatedModel(Generic[ModuleT]):
         self.is_folded = False
         self._forgotten: list[Forgotten] = []
         self._present = placement.present(model)
+        self.processes = Processes()
+        notice_wrappers_(model, self.processes)
         vars(model)[MARK] = True
 
     @property
@@ -212,9 +221,11 @@ class GatedModel(Generic[ModuleT]):
                 self.plan = replace(self.plan.then(plan), certificate=found)
                 self.last_cut = plan
                 self.kept.update({n: self.kept[n][u] for n, u in cut.gates.items()})
+                lost = _worth_of_lost(self.pooled.slopes.squares(), cut)
                 self.pooled.slopes.keep_(cut.gates)
                 if step is not None:
-                    self.history.append(self.shape(step, found))
+                    left = replace(self.shape(step, found), worth=lost)
+                    self.history.append(left)
         except RemovalError as error:
             if check is None:
                 raise
@@ -285,7 +296,7 @@ class GatedModel(Generic[ModuleT]):
         """
         plain, groups = copied(self.model), self.groups
         if self.is_folded:
-            vars(plain).pop(MARK)
+            release_(plain)
             return plain
         if keep is not None:
             cut = self.placement.cut(self.model, groups, keep)
@@ -293,7 +304,7 @@ class GatedModel(Generic[ModuleT]):
             apply_plan_(plain, plan_removal(groups, keep=cut.by_group()))
             groups = cut.groups
         self.placement.fold_(plain, groups)
-        vars(plain).pop(MARK)
+        release_(plain)
         return plain
 
     def network(self) -> Network:
@@ -336,7 +347,7 @@ class GatedModel(Generic[ModuleT]):
     def release_(self) -> None:
         """The model and its copies are nobody's any more; another pruner may come."""
         for model in [self.model, *self.copies]:
-            vars(model).pop(MARK, None)
+            release_(model)
 
     def tensors(self) -> list[Tensor]:
         """All that the model and its copies hold, gates included."""
@@ -357,6 +368,26 @@ class GatedModel(Generic[ModuleT]):
             f"a removal was undone: {error}{where}\nModel, gates and optimizer are as "
             "they were before it."
         )
+
+
+def release_(model: nn.Module) -> None:
+    """A model has no pruner any more; another may come."""
+    vars(model).pop(MARK, None)
+    ignore_wrappers_(model)
+
+
+def _worth_of_lost(
+    squares: Mapping[str, Float[Tensor, " units"]], cut: Cut
+) -> dict[str, float]:
+    """By gate that loses units, what these are worth on average, if that is known."""
+    if not any(bool(some.any()) for some in squares.values()):
+        return {}
+    gone = {name: ~keep.cpu() for name, keep in cut.gates.items()}
+    return {
+        name: float(squares[name][units].mean())
+        for name, units in gone.items()
+        if bool(units.any())
+    }
 
 
 @torch.no_grad()

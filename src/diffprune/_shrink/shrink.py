@@ -6,7 +6,7 @@ until a budget holds; the layers that read them are fitted to what they returned
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from diffprune._budget.budget import Budget
 from diffprune._budget.limits import (
     Limit,
-    Measured,
-    as_costs,
     check_reachable,
     make_limits,
 )
@@ -24,16 +22,16 @@ from diffprune._choice import (
     Leaving,
     Loss,
     Refit,
-    allocate,
     measure,
     order_units,
 )
-from diffprune._choice.allocation import LEAST_UNITS, Widths
-from diffprune._choice.evidence import batch_size
+from diffprune._choice.examples import batch_size, first_examples
 from diffprune._core.types import Bool
-from diffprune._costs.latency import measure_in_turns
+from diffprune._costs.counts import macs
 from diffprune._costs.network import Network
 from diffprune._graph import Groups, call_arguments, find_groups, mode
+from diffprune._shrink.batches import Batches
+from diffprune._shrink.timed_widths import as_tensor, fitting_units
 from diffprune._surgery.plan import Plan
 from diffprune._surgery.remove import removal
 from diffprune.errors import ArgumentError
@@ -44,7 +42,11 @@ Progress: TypeAlias = Callable[[str, int, int], None]
 
 CHOOSING: Final = 128
 FITTING: Final = 512
-_TRIALS: Final = 4
+MOST_MACS: Final = 2e11
+"""What forward passes for a fit take at most, unless more examples are asked for."""
+
+_FEWEST: Final = 64
+_EXAMPLES: Final = 2  # to trace a model, and to check a removal
 
 
 @dataclass(frozen=True)
@@ -126,8 +128,8 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
     *,
     refit: bool = True,
     round_to: int = 1,
-    choosing: int = CHOOSING,
-    fitting: int = FITTING,
+    choosing: int | None = None,
+    fitting: int | None = None,
     report: Callable[[ShrinkReport], object] | None = None,
     progress: Progress | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
@@ -149,8 +151,10 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
         refit: Whether to fit the layers that are left. Without it the result computes
             exactly what the model would with its removed units at zero.
         round_to: Every group keeps a multiple of so many units, or all it has.
-        choosing: How many examples units are chosen by.
-        fitting: How many examples layers are fitted to.
+        choosing: How many examples units are chosen by; by default 128, or half of
+            those that layers are fitted to, if that is less.
+        fitting: How many examples layers are fitted to; by default 512, or what a model
+            reads with 200 billion multiply-adds, if that is less, but at least 64.
         report: Called with a `ShrinkReport`; `report=print` prints it.
         progress: Called with what is being done, how much is done and how much there
             is to do.
@@ -193,36 +197,46 @@ def shrinkage(  # noqa: PLR0913 - as above
     *,
     refit: bool = True,
     round_to: int = 1,
-    choosing: int = CHOOSING,
-    fitting: int = FITTING,
+    choosing: int | None = None,
+    fitting: int | None = None,
     progress: Progress | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> Shrinkage[ModuleT]:
     """Like `shrink`, with the report beside the model."""
     tell = progress or _silent
-    batches = _taken(data, max(choosing, fitting if refit else 0))
-    inputs = batches[0][0]
+    batches = Batches(data, model)
+    inputs = batches.inputs
+    if budget.latency is None:  # which is that of a whole batch
+        inputs = first_examples(inputs, _EXAMPLES)
     tell("finding groups", 0, 1)
     groups = find_groups(model, inputs, **options)
     network = Network(model, inputs, groups, [*groups])
     limits = _limits(budget, network, round_to)
-    chosen_by = _first(batches, choosing)
+    fitting = fitting or _affordable(network)
+    chosen_by = batches.first(choosing or min(CHOOSING, fitting // 2))
     tell("measuring units", 0, 1)
-    leaving = choose_order(model, groups, chosen_by, loss, tell)
-    keep, limits = _fitting(network, leaving, limits, round_to)
+    known_loss = _MeanLoss(loss)
+    leaving = choose_order(model, groups, chosen_by, known_loss, tell)
+    keep, limits = fitting_units(network, leaving, limits, round_to)
     tell("removing units", 0, 1)
-    fitted = [one for one, _ in _first(batches, fitting)] if refit else None
+    fitted = [one for one, _ in batches.first(fitting)] if refit else None
     done = removal(model, inputs, groups, keep=keep, refit=fitted)
     report = ShrinkReport(
         _group_reports(leaving, keep),
         _costs(limits, keep),
-        mean_loss(model, chosen_by, loss),
+        known_loss.mean,
         mean_loss(done.model, chosen_by, loss),
         done.plan,
         done.refit,
     )
     tell("done", 1, 1)
     return Shrinkage(done.model, report)
+
+
+def _affordable(network: Network) -> int:
+    """How many examples layers are fitted to: fewer of a model that takes long."""
+    each = float(macs(network)(network.widths())) / batch_size(network.inputs)
+    return max(_FEWEST, min(FITTING, int(MOST_MACS / max(1.0, each))))
 
 
 def choose_order(
@@ -244,46 +258,6 @@ def _silent(task: str, done: int, total: int) -> None:
     del task, done, total
 
 
-def _taken(data: Iterable[Any], examples: int) -> list[Batch]:
-    """As many batches as needed, from the beginning."""
-    found, count = list[Batch](), 0
-    for batch in data:
-        found.append(_pair(batch))
-        count += batch_size(found[-1][0])
-        if count >= examples:
-            break
-    if not found:
-        raise ArgumentError(
-            "data has no batches: shrinking looks at some examples.\n"
-            "Pass a DataLoader, or a list of pairs `[(inputs, targets), ...]`."
-        )
-    return found
-
-
-def _pair(batch: object) -> Batch:
-    if isinstance(batch, Mapping):
-        return batch, batch
-    if isinstance(batch, tuple | list) and len(batch) == 2:
-        inputs, targets = batch
-        return tuple(inputs) if isinstance(inputs, list) else inputs, targets
-    raise ArgumentError(
-        f"data yields a {type(batch).__name__}, where a pair of inputs and targets is "
-        "expected, or a dict that holds both.\nFor a model of several inputs, yield "
-        "`((first, second), targets)`."
-    )
-
-
-def _first(batches: Sequence[Batch], examples: int) -> list[Batch]:
-    """Batches until there are so many examples."""
-    found, count = list[Batch](), 0
-    for batch in batches:
-        if count >= examples:
-            break
-        found.append(batch)
-        count += batch_size(batch[0])
-    return found
-
-
 def _limits(budget: Budget, network: Network, round_to: int) -> tuple[Limit, ...]:
     if not len(network.groups):
         raise ArgumentError(
@@ -292,49 +266,9 @@ def _limits(budget: Budget, network: Network, round_to: int) -> tuple[Limit, ...
         )
     (limits,) = make_limits([budget], network)
     fewest = network.widths().clamp(max=round_to)
-    check_reachable(limits, fewest, advice="or freeze less.")
+    advice = "or freeze less." if round_to == 1 else "or round to less, or freeze less."
+    check_reachable(limits, fewest, advice=advice)
     return limits
-
-
-def _fitting(
-    network: Network,
-    leaving: Sequence[Leaving],
-    limits: tuple[Limit, ...],
-    round_to: int,
-) -> tuple[dict[str, Bool[Tensor, " units"]], tuple[Limit, ...]]:
-    """The units to keep, and limits that know what they cost.
-
-    Where time is limited, what was chosen is timed, and chosen again if it takes more.
-    """
-    costs = as_costs(limits)
-    fits_two = costs.fit(network.widths().clamp(max=max(LEAST_UNITS, round_to)))
-    least = LEAST_UNITS if fits_two else 1
-    widths = allocate(leaving, costs, least=least, round_to=round_to)
-    for _ in range(_TRIALS if any(one.name == "latency" for one in limits) else 0):
-        limits = _timed(network, limits, widths)
-        if max(limit.used(_tensor(widths)) for limit in limits) <= 1:
-            break
-        costs = as_costs(limits)
-        widths = allocate(leaving, costs, least=least, round_to=round_to)
-    pairs = zip(leaving, widths, strict=True)
-    return {group.name: group.keep(width) for group, width in pairs}, limits
-
-
-def _timed(
-    network: Network, limits: tuple[Limit, ...], widths: Sequence[int]
-) -> tuple[Limit, ...]:
-    at = _tensor(widths)
-    small = network.narrow(at)
-    now, whole = measure_in_turns([small, network.model], network.inputs)
-    measured = Measured(now, whole)
-    return tuple(
-        limit.measured(at, measured) if limit.name == "latency" else limit
-        for limit in limits
-    )
-
-
-def _tensor(widths: Iterable[int]) -> Widths:
-    return torch.tensor([*widths], dtype=torch.float64)
 
 
 def _group_reports(
@@ -353,22 +287,42 @@ def _group_reports(
 def _costs(
     limits: Sequence[Limit], keep: Mapping[str, Bool[Tensor, " units"]]
 ) -> dict[str, tuple[float, float, float]]:
-    widths = _tensor(int(mask.sum()) for mask in keep.values())
+    widths = as_tensor(int(mask.sum()) for mask in keep.values())
     return {
         limit.name: (limit.whole, limit.most, float(limit.cost(widths)))
         for limit in limits
     }
 
 
+@final
+class _MeanLoss:
+    """A loss that knows its mean over the examples it was asked for.
+
+    Attributes:
+        mean: The mean so far.
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        self._loss, self._total, self._count = loss, 0.0, 0
+
+    def __call__(self, outputs: object, targets: object) -> Tensor:
+        value = self._loss(outputs, targets)
+        size = batch_size(targets)
+        self._total += float(value.detach().mean()) * size
+        self._count += size
+        return value
+
+    @property
+    def mean(self) -> float:
+        return self._total / self._count
+
+
 @torch.no_grad()
 def mean_loss(model: nn.Module, batches: Sequence[Batch], loss: Loss) -> float:
     """Loss per example, in eval mode."""
-    total, count = 0.0, 0
+    found = _MeanLoss(loss)
     with mode(model, training=False):
         for inputs, targets in batches:
             args, kwargs = call_arguments(inputs)
-            value = loss(model(*args, **kwargs), targets)
-            size = batch_size(inputs)
-            total += float(value.mean()) * size
-            count += size
-    return total / count
+            found(model(*args, **kwargs), targets)
+    return found.mean

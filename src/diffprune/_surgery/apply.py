@@ -122,9 +122,9 @@ def check_fits(model: nn.Module, plan: Plan) -> None:
                 "to a model like the one it was made for."
             )
         _check_dims(name, tuple(tensors[name].shape), dims)
-    for name, value in plan.attributes.items():
-        _check_attribute(model, name, value)
     modules = dict(model.named_modules(remove_duplicate=False))
+    for name, value in plan.attributes.items():
+        _check_attribute(modules, name, value)
     for path in plan.stubs.keys() - (modules.keys() - {""}):
         raise ArgumentError(
             f"the plan replaces `{path}`, which this model does not have. Apply it to "
@@ -142,9 +142,9 @@ def _check_dims(name: str, shape: tuple[int, ...], dims: Mapping[int, Indices]) 
             )
 
 
-def _check_attribute(model: nn.Module, name: str, value: int) -> None:
+def _check_attribute(modules: Mapping[str, nn.Module], name: str, value: int) -> None:
     path, _, attribute = name.rpartition(".")
-    owner = dict(model.named_modules(remove_duplicate=False)).get(path)
+    owner = modules.get(path)
     held = {} if owner is None else {**vars(owner), **latent_sizes(owner)}
     before = held.get(attribute)
     if type(before) is not int or not 0 < value <= before:

@@ -22,7 +22,6 @@ from diffprune._graph import (
     Groups,
     PruneGroup,
     Silencer,
-    atoms,
     find_groups,
 )
 from diffprune._surgery.apply import apply_plan
@@ -153,12 +152,12 @@ def _fold_(
 ) -> bool:
     """Fold the constants of units that are read but never vary; whether any were."""
     constants = Constants(groups.solution, silencer)
-    layers = _own_layers(model)
+    layers, sums = _own_layers(model), groups.solution.sums()
     constant: dict[Atom, list[int]] = {}
     read: dict[Atom, list[str]] = {}
     axes: dict[str, Axis] = {}
     for group in groups:
-        found = _readers(groups, group, layers)
+        found = _readers(sums.get(group.atom, ()), layers)
         calls = chain.from_iterable(found.values())
         units = _constant(constants, group, calls) & ~dead[group.atom]
         if found and units.any():
@@ -199,17 +198,14 @@ def _constant(
 
 
 def _readers(
-    groups: Groups, group: PruneGroup, layers: Mapping[str, nn.Module]
+    sums: Iterable[Contraction], layers: Mapping[str, nn.Module]
 ) -> dict[str, list[Contraction]]:
-    """The layers that sum over the group, with all their calls.
+    """The layers that sum over a group, with all their calls.
 
-    None unless every sum over the group happens in a plain layer that was called.
+    None unless every one of these sums happens in a plain layer that was called.
     """
     found: dict[str, list[Contraction]] = {}
-    for contraction in groups.solution.facts.contractions:
-        axis = groups.solution.algebra.resolve(contraction.axis)
-        if group.atom not in set(atoms(axis)):
-            continue
+    for contraction in sums:
         weight, _ = contraction.operands[-1]
         path, _, name = (weight.name or "").rpartition(".")
         layer = layers.get(path)

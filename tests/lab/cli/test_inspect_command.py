@@ -43,6 +43,10 @@ def test_a_run_is_shown_as_it_came_out(in_finished, finished):
     found = json.loads(done.stdout)
     assert (found["parameters"], found["macs"]) == (left["parameters"], left["macs"])
     assert found["groups"][0]["units"] == left["effective"]["0"] < 8
+    epochs = (finished / "runs/mine/metrics.jsonl").read_text().splitlines()
+    worth = json.loads(epochs[-1])["worth"]
+    assert found["groups"][0]["worth"] == worth["0"] > 0
+    assert "worth" in in_finished("inspect", "runs/mine").stdout
 
 
 def test_the_task_of_a_run_may_have_moved(in_finished, finished, tmp_path):

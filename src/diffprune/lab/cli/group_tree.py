@@ -1,7 +1,8 @@
 """Show the groups of a model as a tree on a terminal, and as JSON."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, repeat
+from types import MappingProxyType
 from typing import Any
 
 from rich.console import RenderableType
@@ -13,7 +14,9 @@ from diffprune._graph import SPATIAL, FrozenAxis, Groups, PruneGroup
 _FEW = 3
 
 
-def to_dict(groups: Groups) -> dict[str, Any]:
+def to_dict(
+    groups: Groups, worth: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, Any]:
     """Everything `view` shows, as plain data."""
     return {
         "parameters": groups.parameters(),
@@ -27,6 +30,7 @@ def to_dict(groups: Groups) -> dict[str, Any]:
                 "parameter_share": _share(group.parameters, group, groups.parameters()),
                 "mac_share": _share(group.macs, group, groups.macs()),
                 "axes": [[axis.tensor, axis.dim] for axis in group.axes],
+                **({"worth": worth[group.name]} if group.name in worth else {}),
             }
             for group in groups
         ],
@@ -37,14 +41,22 @@ def to_dict(groups: Groups) -> dict[str, Any]:
     }
 
 
-def view(title: str, groups: Groups) -> Iterator[RenderableType]:
-    """The groups as a tree, then what is frozen by reason."""
+def view(
+    title: str, groups: Groups, worth: Mapping[str, float] = MappingProxyType({})
+) -> Iterator[RenderableType]:
+    """The groups as a tree, then what is frozen by reason.
+
+    Args:
+        title: What the model is called.
+        groups: Its groups.
+        worth: Of a run, what a unit of each group is worth; one is a mean unit.
+    """
     yield (
         f"{title}: {groups.parameters():,} parameters, {groups.macs():,} MACs, "
         f"{len(groups)} group{'' if len(groups) == 1 else 's'}"
     )
     if len(groups):
-        yield _tree(groups)
+        yield _tree(groups, worth)
         yield (
             "Shares are what goes with all units of a group. Two groups can share a "
             "weight, so they need not add up to 100 %."
@@ -55,24 +67,29 @@ def view(title: str, groups: Groups) -> Iterator[RenderableType]:
         yield Padding(why, (0, 0, 0, 2))
 
 
-def _tree(groups: Groups) -> Table:
+def _tree(groups: Groups, worth: Mapping[str, float]) -> Table:
     lines = outline(group.name for group in groups)
     table = Table(box=None, pad_edge=False)
     # On a narrow screen, only the last column gives way.
     table.add_column("group", min_width=max(len(line) for line, _ in lines))
-    for heading in ("units", "parameters", "MACs"):
+    for heading in ("units", "parameters", "MACs", *(["worth"] if worth else [])):
         table.add_column(heading, justify="right", min_width=len(heading) + 1)
     table.add_column("layers", style="dim", no_wrap=True, overflow="ellipsis")
     for line, name in lines:
-        table.add_row(line, *(() if name is None else _cells(groups, groups[name])))
+        cells = () if name is None else _cells(groups, groups[name], worth)
+        table.add_row(line, *cells)
     return table
 
 
-def _cells(groups: Groups, group: PruneGroup) -> tuple[str, ...]:
+def _cells(
+    groups: Groups, group: PruneGroup, worth: Mapping[str, float]
+) -> tuple[str, ...]:
+    known = (f"{worth[group.name]:.2g}",) if group.name in worth else ("",)
     return (
         f"{group.size:,}",
         f"{_share(group.parameters, group, groups.parameters()):.1%}",
         f"{_share(group.macs, group, groups.macs()):.1%}",
+        *(known if worth else ()),
         _few(_layers(group)),
     )
 

@@ -61,6 +61,6 @@ def inspect(
             )
         seen = find_groups(found.model, example_inputs, freeze=freeze or ())
     if as_json:
-        show_json(groups.to_dict(seen))
+        show_json(groups.to_dict(seen, found.worth))
     else:
-        show(*groups.view(target, seen))
+        show(*groups.view(target, seen, found.worth))

@@ -3,7 +3,7 @@
 import difflib
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,16 +16,24 @@ from diffprune.lab.cli.example_inputs import parse_inputs
 from diffprune.lab.formatting import listed
 from diffprune.lab.runs.import_spec import find_callable
 from diffprune.lab.runs.rebuild import rebuild
+from diffprune.lab.runs.records import read_run
 
 _IMAGE: Final = (3, 224, 224)
 
 
 @dataclass(frozen=True)
 class Target:
-    """A model, and inputs that it takes if they are known."""
+    """A model, and inputs that it takes if they are known.
+
+    Attributes:
+        model: The model.
+        inputs: What it takes.
+        worth: For a run, what the units of each gate were worth when it ended.
+    """
 
     model: nn.Module
     inputs: ExampleInputs | None = None
+    worth: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def load_target(target: str, task: str | None = None, *, trust: bool = False) -> Target:
@@ -44,7 +52,8 @@ def load_target(target: str, task: str | None = None, *, trust: bool = False) ->
     """
     if Path(target).is_dir():
         models = rebuild(Path(target), task, trust=trust)
-        return Target(models.small, models.inputs[:1])
+        worth = [epoch.worth for epoch in read_run(target).epochs if epoch.worth]
+        return Target(models.small, models.inputs[:1], worth[-1] if worth else {})
     source, colon, name = target.partition(":")
     if not colon:
         raise UnknownNameError(

@@ -252,6 +252,7 @@ def proof(run: Run) -> Proof | None:
                 "Step",
                 "Units left",
                 "Parameters",
+                "Worth of what left",
                 "Absolute difference",
                 "Relative difference",
                 "Arithmetic",
@@ -268,10 +269,19 @@ def _removal_row(removal: RemovalRecord) -> tuple[str, ...]:
         f"{removal.step:,}",
         spell_widths(removal.units),
         f"{removal.parameters:,}",
+        _worth(removal.worth),
         f"{certificate.max_absolute:.1e}",
         f"{certificate.max_relative:.1e}",
         certificate.dtype,
     )
+
+
+def _worth(lost: Mapping[str, float]) -> str:
+    """The range over gates of what lost units were worth; one is a mean unit."""
+    if not lost:
+        return "-"
+    least, most = (f"{worth(lost.values()):.2g}" for worth in (min, max))
+    return least if least == most else f"{least} to {most}"
 
 
 def snippets(run: Run) -> list[Snippet]:

@@ -4,7 +4,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +50,8 @@ class Epoch:
         processor_seconds: What the processor gave to training, all threads together:
             where a machine is shared, it tells more than `seconds`.
         test_examples: That the test error is a mean of; zero where it is not known.
+        worth: By gate, what its units are worth on average; one is the mean over all
+            units of all gates. Without gates that are known there is none.
     """
 
     number: int
@@ -68,6 +70,7 @@ class Epoch:
     steps: int = 0
     processor_seconds: float = 0.0
     test_examples: int = 0
+    worth: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, for JSON."""

@@ -113,6 +113,11 @@ def gate_numbers(pruner: Trainable) -> dict[str, Any]:
             for name, gate in gates.items()
             if isinstance(gate, Gate)
         },
+        "worth": {
+            name: float(f"{float(units.mean()):.4g}")
+            for name, units in pruner.worth.items()
+            if bool(units.any())
+        },
     }
 
 

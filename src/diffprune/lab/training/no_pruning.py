@@ -30,6 +30,11 @@ class Trainable(Protocol):
         ...
 
     @property
+    def worth(self) -> Mapping[str, Tensor]:
+        """What the units of each gate are worth."""
+        ...
+
+    @property
     def plan(self) -> Plan:
         """All removals so far, as one."""
         ...
@@ -97,6 +102,7 @@ class NoPruning:
         self.plan = Plan({}, {}, {})
         self.history: list[RemovalRecord] = []
         self.gates: dict[str, GateLike] = {}
+        self.worth: dict[str, Tensor] = {}
         self.steps = 0
         self.example_inputs = example_inputs
         self._macs = _count_macs(model, example_inputs)
