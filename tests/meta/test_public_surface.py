@@ -127,6 +127,7 @@ SURFACE = {
         "DiffpruneError": "",
         "ExportError": "",
         "FinishedError": "",
+        "MissingFileError": "",
         "MissingPackageError": "",
         "ProcessError": "",
         "RemovalError": "",

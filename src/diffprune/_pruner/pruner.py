@@ -15,9 +15,10 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from diffprune._budget import Budget, Controller, Tick
+from diffprune._core.door import door
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
-from diffprune._core.types import Float, Int
+from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
@@ -114,6 +115,7 @@ class Pruner(Generic[ModuleT]):
         <class 'torch.nn.modules.container.Sequential'>
     """
 
+    @door
     def __init__(  # noqa: PLR0913 - every default works
         self,
         model: ModuleT,
@@ -128,8 +130,8 @@ class Pruner(Generic[ModuleT]):
         gate: Gates = default_gate,
         remove_every: Schedule | None = None,
         reopen: float | None = None,
-        patience: int | None = None,
-        round_to: int = 1,
+        patience: Count | None = None,
+        round_to: Count = 1,
         on_removal: Callable[[RemovalRecord], None] | None = None,
         on_budget: Callable[[Budget, ModuleT], None] | None = None,
         on_unknown_state: Literal["refuse", "reset"] = "refuse",
@@ -216,12 +218,13 @@ class Pruner(Generic[ModuleT]):
         """
         return self._measuring.squares()
 
+    @door
     def parameter_groups(
         self,
         *,
-        lr: float | None = None,
-        gate_lr: float | None = None,
-        weight_decay: float | None = None,
+        lr: Amount | Float[Tensor, ""] | None = None,
+        gate_lr: Amount | Float[Tensor, ""] | None = None,
+        weight_decay: Amount | None = None,
     ) -> list[dict[str, Any]]:
         """Optimizer groups in which gates are never decayed."""
         return parameter_groups(
@@ -233,6 +236,7 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         return self._gated.pooled.penalty(self._strengths)
 
+    @door
     def add_copy(self, model: nn.Module) -> None:
         """Cut this copy of the model too: a moving average, a teacher.
 
@@ -245,11 +249,12 @@ class Pruner(Generic[ModuleT]):
         """
         self._gated.copies.append(find_copy(self.model, model))
 
+    @door
     def add_to(
         self,
         optimizer: Optimizer,
         *schedulers: LRScheduler,
-        lr: float | None = None,
+        lr: Amount | None = None,
     ) -> None:
         """Let an optimizer that was made before the pruner train the gates, too.
 
@@ -393,6 +398,7 @@ class Pruner(Generic[ModuleT]):
             "budget": self.controller and self.controller.state_dict(),
         }
 
+    @door
     def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
         """Cut a gated model, and optimizers for it, to the shapes of a run.
 

@@ -14,6 +14,8 @@ from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
 from diffprune._choice import Leaving
 from diffprune._core.arguments import count, number
+from diffprune._core.door import door
+from diffprune._core.types import Amount
 from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
     ExampleInputs,
@@ -47,15 +49,15 @@ REOPEN: Final = 0.05
 PATIENCE: Final = 30
 
 
-def by_macs(strength: float) -> Callable[[PruneGroup], float]:
+@door
+def by_macs(strength: Amount) -> Callable[[PruneGroup], float]:
     """Strength per multiply-add: units that cost more are pushed harder."""
-    number("strength", strength)
     return partial(_times, strength, "macs")
 
 
-def by_parameters(strength: float) -> Callable[[PruneGroup], float]:
+@door
+def by_parameters(strength: Amount) -> Callable[[PruneGroup], float]:
     """Strength per parameter: units that weigh more are pushed harder."""
-    number("strength", strength)
     return partial(_times, strength, "parameters")
 
 
