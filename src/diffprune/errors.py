@@ -37,11 +37,19 @@ class ExportError(DiffpruneError, RuntimeError):
 
 
 class StorageError(DiffpruneError, OSError):
-    """A file that could not be written; what was there before is as it was."""
+    """A file that could not be read or written; what was there before is as it was."""
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """A file that is not there."""
 
 
 class FinishedError(DiffpruneError, RuntimeError):
     """A pruner that has already been finalized."""
+
+
+class ProcessError(DiffpruneError, RuntimeError):
+    """Another process that trains the same model failed, differs, or is gone."""
 
 
 class MissingPackageError(DiffpruneError, ImportError):

@@ -112,6 +112,14 @@ def test_operations_that_onnx_lacks_are_named(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_types_that_onnx_runtime_lacks_are_explained(tmp_path):
+    model, x = nn.Linear(3, 3).bfloat16(), torch.rand(2, 3).bfloat16()
+    match = r"(?s)ONNX Runtime does not run the model.*Gemm.*`model.float\(\)`"
+    with pytest.raises(ExportError, match=match):
+        dp.to_onnx(model, x, tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_gates_have_to_be_gone(tmp_path):
     model = nn.Sequential(nn.Linear(3, 3), dp.Gate(3))
     with pytest.raises(ArgumentError, match=r"gates: `1`.*\n.*`pruner.finalize\(\)`"):

@@ -76,6 +76,24 @@ def test_another_dimension_can_be_the_batch():
     assert program.module()(torch.rand(6, 5, 3))[0].shape == (6, 5, 4)
 
 
+class AnyKeywords(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, *args, **kwargs):
+        return self.layer(*args, kwargs["x"]) + kwargs.get("y", 0)
+
+
+def test_keywords_that_no_signature_names_have_a_batch_too():
+    model = AnyKeywords()
+    inputs = {"x": torch.rand(2, 3), "y": torch.rand(2, 2)}
+    program = dp.to_exported_program(model, inputs)
+    assert "forward" not in vars(model)
+    more = {name: tensor.repeat(3, 1) for name, tensor in inputs.items()}
+    torch.testing.assert_close(program.module()(**more), model(**more))
+
+
 class FixedBatch(nn.Module):
     def forward(self, x):
         return x.reshape(4, 3).sum(1)

@@ -45,6 +45,35 @@ class Choosing(nn.Module):
         return self.down(chosen)
 
 
+class Keeping(nn.Module):
+    """Keeps what it computed: as an attribute, in a list, in a nested dict."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(4, 7), nn.Linear(7, 3)
+        self.seen, self.notes = [], {"deep": {}}
+
+    def forward(self, x):
+        self.last = self.up.last = self.up(x).relu()
+        self.seen.append(self.last)
+        self.notes["deep"]["last"] = self.last
+        return self.down(self.last)
+
+
+def test_nothing_of_a_trace_stays_on_a_model():
+    model = Keeping()
+    groups = find_groups(model, torch.rand(2, 4))
+    assert groups.sizes == {"up": 7}
+    assert not hasattr(model, "last")
+    assert not hasattr(model.up, "last")
+    assert (model.seen, model.notes) == ([], {"deep": {}})
+    model(torch.rand(2, 4))
+    last = model.last
+    trace(model, torch.rand(2, 4))
+    assert model.last is last
+    assert model.seen == [last]
+
+
 @dataclass
 class Unregistered:
     logits: torch.Tensor
@@ -104,13 +133,13 @@ FAILING = {
         lambda: nn.Linear(4, 5, device="meta"),
         (2, 4),
         ArgumentError,
-        r"`weight` is on the meta device.*\nFirst give it some: `model.to_empty",
+        r"`weight` of the model is on the meta device.*\nFirst give it some: ",
     ),
     "lazy": (
         lambda: nn.LazyLinear(5),
         (2, 4),
         ArgumentError,
-        "`weight` has no shape yet: its layer is lazy",
+        "`weight` of the model has no shape yet: its layer is lazy",
     ),
     "cond": (
         Choosing,

@@ -44,3 +44,12 @@ def run(language, code, names, where):
 def test_an_example_runs(script, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(script), run_name="__main__")
+
+
+def test_the_page_about_several_processes_shows_lines_of_its_example():
+    page = (ROOT / "docs" / "howto" / "ddp.md").read_text(encoding="utf-8")
+    script = (ROOT / "examples" / "digits_with_ddp.py").read_text(encoding="utf-8")
+    shown = re.search(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    lines = [line.strip() for line in script.splitlines()]
+    assert shown is not None
+    assert [w for w in shown[1].splitlines() if w.strip() not in lines] == []

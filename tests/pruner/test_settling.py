@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 
 import diffprune as dp
 from diffprune._pruner import pruner as pruner_module
+from diffprune._pruner.data_parallel import Notice
 from diffprune._pruner.gate_sites import NAME
 
 X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
@@ -43,8 +44,14 @@ def is_plain(model):
     has_gates = any(
         isinstance(m, dp.Gate) or NAME in m._modules for m in model.modules()
     )
-    hooks = [m._forward_hooks or m._forward_pre_hooks for m in model.modules()]
-    return not has_gates and not any(hooks)
+    hooks = [
+        hook
+        for m in model.modules()
+        for hook in (*m._forward_hooks.values(), *m._forward_pre_hooks.values())
+        # It looks for wrappers until `finalize`.
+        if not isinstance(hook, Notice)
+    ]
+    return not has_gates and not hooks
 
 
 @pytest.mark.parametrize("gates", [False, True])

@@ -139,6 +139,11 @@ class Controller:
         return not self.is_closing and self.stage + 1 == len(self.budgets)
 
     @property
+    def may_be_early(self) -> bool:
+        """Whether units leave as soon as it is known what they are worth."""
+        return self.is_closing and self.budgets[self.stage].pretrained
+
+    @property
     def fits_what_stays(self) -> bool:
         """Whether layers are refitted when the next units leave.
 
@@ -166,7 +171,7 @@ class Controller:
             return step - self._start >= self.budgets[self.stage].needed_steps()
         if not self.is_closing:
             return False
-        is_early = is_measured and self.budgets[self.stage].pretrained
+        is_early = is_measured and self.may_be_early
         return is_early or self._rounds_by(step) > self._done or self._is_late
 
     @torch.no_grad()
@@ -181,6 +186,20 @@ class Controller:
         if progress >= 1 or all(limit.used(widths) <= 1 for limit in self.limits):
             return Tick(self._close_rest_())
         return Tick(self._close_(self._on_the_way(progress)))
+
+    @torch.no_grad()
+    def follow_(self, state: Mapping[str, Any], keep: Masks | None) -> None:
+        """Do what another controller of the same model has done.
+
+        Args:
+            state: Where that one is now.
+            keep: The units that it has kept open; None if it holds all.
+        """
+        self.load_state_dict(state)
+        if keep is None:
+            self._hold_()
+        else:
+            self._close_(keep)
 
     @torch.no_grad()
     def finish(self) -> Masks | None:

@@ -4,7 +4,10 @@ A model and example inputs go in; a program comes out that computed the same at 
 batch sizes. `check_same` compares whatever else runs such a program.
 """
 
-from collections.abc import Callable, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -15,6 +18,7 @@ from diffprune._export.dynamic_batch import batch_size, resized, tensor_leaves
 from diffprune._graph import (
     ExampleInputs,
     call_arguments,
+    check_accepts,
     check_plain,
     mode,
     quiet,
@@ -40,7 +44,7 @@ def checked_program(
         ExportError: If the program computes something else.
     """
     _check_plain(model)
-    model_outputs(model, inputs)  # inputs it does not take are its own to explain
+    check_accepts(model, inputs)
     program = _trace(model, inputs, batch_dim)
     _forget_origin_(program)
     check_same(model, runner(program), inputs, batch_dim)
@@ -67,7 +71,12 @@ def _trace(
             shapes[tensor] = {batch_dim % tensor.ndim: Dim.DYNAMIC}
     args, kwargs = call_arguments(inputs)
     try:
-        with mode(model, training=False), quiet(), torch.no_grad():
+        with (
+            mode(model, training=False),
+            quiet(),
+            torch.no_grad(),
+            _named_keywords(model, kwargs),
+        ):
             dynamic = shapes.dynamic_shapes(model, args, kwargs)
             return torch.export.export(
                 model, args, kwargs, dynamic_shapes=dynamic, strict=False
@@ -77,6 +86,39 @@ def _trace(
             f"{type(model).__name__} cannot be exported: {error}\n"
             "If its forward needs one batch size, pass `batch_dim=None`."
         ) from error
+
+
+@contextmanager
+def _named_keywords(model: nn.Module, kwargs: Mapping[str, object]) -> Generator[None]:
+    """Let a forward that takes `**kwargs` name the ones that it is given.
+
+    torch.export finds free dimensions only in arguments that a signature names.
+    """
+    forward, own = model.forward, vars(model).get("forward")
+    signature = inspect.signature(forward)
+    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    if len(named) == len(signature.parameters):
+        yield
+        return
+    known = {parameter.name for parameter in named}
+    named += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+        for name in kwargs
+        if name not in known
+    ]
+
+    @functools.wraps(forward)
+    def called(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the model's own
+        return forward(*args, **kwargs)
+
+    called.__signature__ = signature.replace(parameters=named)  # pyright: ignore[reportAttributeAccessIssue] - what `inspect` looks at
+    vars(model)["forward"] = called
+    try:
+        yield
+    finally:
+        del vars(model)["forward"]
+        if own is not None:
+            vars(model)["forward"] = own
 
 
 def _forget_origin_(program: ExportedProgram) -> None:

@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
+from diffprune._core.door import door
 from diffprune._core.files import written_whole
 from diffprune._export.checked_export import Run, check_same, checked_program
 from diffprune._export.dynamic_batch import tensor_leaves
@@ -23,6 +24,7 @@ _LARGEST_MESSAGE: Final = 2_000_000_000
 """What fits into one ONNX file, in bytes; larger weights get a file of their own."""
 
 
+@door
 def to_onnx(
     model: nn.Module,
     example_inputs: ExampleInputs,
@@ -137,7 +139,14 @@ def _name_batch_(graph: Any) -> None:  # noqa: ANN401 - of an optional library
 def _session(path: Path, names: list[str]) -> Run:
     import onnxruntime  # noqa: PLC0415 - optional
 
-    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise ExportError(
+            f"ONNX Runtime does not run the model on a processor: {error}\n"
+            "It has few operations for bfloat16 and float16: export `model.float()`, "
+            "with inputs of that type. Nothing was written."
+        ) from error
     read = {value.name for value in session.get_inputs()}
 
     def run(inputs: ExampleInputs) -> list[Tensor]:

@@ -5,17 +5,21 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import overload
 
+import torch
 from torch import Tensor
 
+from diffprune._core.arguments import shown
+from diffprune._core.door import door
 from diffprune._core.shown import Shown
 from diffprune._core.types import Bool
 from diffprune._graph.axes import Atom, Axis, atoms, volume
 from diffprune._graph.infer import Solution
 from diffprune._graph.int_tracking import Attribute
 from diffprune._graph.rule_api import SPATIAL, Axes, Frozen
-from diffprune.errors import UnknownNameError
+from diffprune.errors import ArgumentError, UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,7 @@ class Groups(Sequence[PruneGroup]):
         """How many units each group has, by name."""
         return {group.name: group.size for group in self.groups}
 
+    @door
     def keep(self, masks: Mapping[str, Bool[Tensor, " units"]]) -> "Groups":
         """The groups of the model that is left when only some units are kept.
 
@@ -114,6 +119,13 @@ class Groups(Sequence[PruneGroup]):
             >>> groups.keep({"0": torch.arange(5) < 4}).sizes, groups.sizes
             ({'0': 4}, {'0': 5})
         """
+        for name, mask in masks.items():
+            is_whole = mask.dtype == torch.bool and not mask.is_meta
+            if not is_whole or mask.shape != (self[name].size,):
+                raise ArgumentError(
+                    f"masks: that for `{name}` must be a boolean vector of "
+                    f"{self[name].size} units, got {shown(mask)}."
+                )
         kept = {self[name].atom: int(mask.sum()) for name, mask in masks.items()}
         return self.narrowed(kept)
 
@@ -146,10 +158,13 @@ class Groups(Sequence[PruneGroup]):
     def __getitem__(self, key: int | str | slice) -> PruneGroup | Sequence[PruneGroup]:
         if not isinstance(key, str):
             return self.groups[key]
-        named = {group.name: group for group in self.groups}
-        if key not in named:
+        if key not in self._named:
             raise UnknownNameError(unknown_group(key, self))
-        return named[key]
+        return self._named[key]
+
+    @cached_property
+    def _named(self) -> dict[str, PruneGroup]:
+        return {group.name: group for group in self.groups}
 
     def __deepcopy__(self, memo: object) -> "Groups":
         return self  # nothing of them ever changes, and a trace cannot be copied
@@ -285,9 +300,11 @@ def _names(
 def _labels(same: Sequence[Atom], roles: Mapping[Atom, str]) -> dict[Atom, str]:
     """The role of an atom in its layer, or its number if it has none of its own."""
     labels: dict[Atom, str] = {}
+    taken = set[str]()
     for number, atom in enumerate(same):
         role = roles.get(atom, str(number))
-        labels[atom] = str(number) if role in labels.values() else role
+        labels[atom] = str(number) if role in taken else role
+        taken.add(labels[atom])
     return labels
 
 

@@ -22,6 +22,7 @@ from diffprune._graph.ops import RULES, find_rule, functional_op
 from diffprune._graph.rule_api import (
     Axes,
     Call,
+    Contraction,
     Facts,
     Frozen,
     Op,
@@ -64,6 +65,14 @@ class Solution:
         """Axes of every parameter; a tied one counts once."""
         values = dict.fromkeys(self.tensors[name] for name in self.parameter_names)
         return [self.axes(value) for value in values]
+
+    def sums(self) -> dict[Atom, list[Contraction]]:
+        """All sums over each atom, in the order of the traces."""
+        found: dict[Atom, list[Contraction]] = {}
+        for contraction in self.facts.contractions:
+            for atom in dict.fromkeys(atoms(self.algebra.resolve(contraction.axis))):
+                found.setdefault(atom, []).append(contraction)
+        return found
 
     def free(self, axis: Axis) -> list[Atom]:
         """Atoms of the axis that may be cut."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from torch import Tensor, fx
 from torch._ops import OpOverload, OpOverloadPacket
 
+from diffprune._core.door import check_fields
 from diffprune._graph.axes import Algebra, Atom, Axis, MisalignedError, size
 from diffprune._graph.int_tracking import Source
 
@@ -324,6 +325,9 @@ class OpRule:
     passes_scale: bool = False
     may_return_input: bool = False
     at_widths: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 Rule: TypeAlias = OpRule | AxesRule

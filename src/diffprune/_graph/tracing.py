@@ -6,11 +6,13 @@ module paths on every node, and the origin of integers from `sizes`.
 
 import inspect
 import logging
+import sys
 import threading
 import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -19,9 +21,11 @@ from torch._dynamo.eval_frame import OptimizedModule
 from torch.export.graph_signature import InputKind
 from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.parameter import UninitializedParameter
 from torch.utils import _pytree as pytree
 
+from diffprune._core.arguments import check
+from diffprune._core.modules import check_has_values
+from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
@@ -30,6 +34,11 @@ ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
 
 
 _EXPORTING: Final = threading.RLock()
+# Code of which all is known that it does with the mode: torch's own layers, and ours.
+_KNOWN_IN_TRAINING: Final = (
+    str(Path(nn.modules.__file__).parent),
+    str(Path(__file__).parent),
+)
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, An
 @contextmanager
 def mode(model: nn.Module, *, training: bool) -> Generator[None]:
     """Put every module in train or eval mode, and back as it was."""
-    before = {module: _training(module) for module in model.modules()}
+    before = {module: module.training for module in model.modules()}
     model.train(training)
     try:
         yield
@@ -77,11 +86,14 @@ def mode(model: nn.Module, *, training: bool) -> Generator[None]:
             module.training = was_training
 
 
-def _training(module: nn.Module) -> bool:
-    """Read the flag unseen: here it is no sign that the module goes by it."""
-    if "training" in vars(module):
-        return vars(module)["training"]
-    return module.training
+@contextmanager
+def untouched(model: nn.Module) -> Generator[None]:
+    """Put back whatever modules hold: what a forward keeps of a trace is no number."""
+    before = Snapshot([model])
+    try:
+        yield
+    finally:
+        before.restore_()
 
 
 @contextmanager
@@ -127,13 +139,14 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
         TraceError: If its control flow depends on values.
     """
     check_plain(model)
+    check_accepts(model, inputs)
     with _EXPORTING, mode_readers() as readers:
         usual = _trace(model, inputs, training=False)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     read = {parameters.get(name) for name in usual.read}  # a tied one by any name
     is_all_read = read.issuperset(parameters.values())
-    moody = {m for m in model.modules() if m in readers or _is_switched(m)}
-    if is_all_read and all(map(_is_known_in_training, moody)):
+    has_moods = any(m in readers or _is_switched(m) for m in model.modules())
+    if is_all_read and not has_moods:
         return (usual,)
     # What only runs in training may branch at random there; it is then unread, and
     # its own parameters stay whole.
@@ -146,19 +159,23 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
 
 @contextmanager
 def mode_readers() -> Generator[set[nn.Module]]:
-    """Note which modules look at their `training` while this is open.
+    """Note the modules whose `training` is looked at while this is open.
+
+    Not what torch's own layers do with it, which is known.
 
     Examples:
         >>> model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
         >>> with mode_readers() as readers:
-        ...     _ = model(torch.ones(1, 2))
+        ...     _ = model(torch.ones(1, 2)), model[0].training
         >>> readers
-        {Dropout(p=0.5, inplace=False)}
+        {Linear(in_features=2, out_features=2, bias=True)}
     """
     found = set[nn.Module]()
 
     def read(module: nn.Module) -> bool:
-        found.add(module)
+        reader = sys._getframe(1).f_code.co_filename  # noqa: SLF001 - its only name
+        if not reader.startswith(_KNOWN_IN_TRAINING):
+            found.add(module)
         try:
             return vars(module)["training"]
         except KeyError:
@@ -179,11 +196,6 @@ def _is_switched(module: nn.Module) -> bool:
     """Whether a class does more than set the flag when its mode changes."""
     kind = type(module)
     return kind.train is not nn.Module.train or kind.eval is not nn.Module.eval
-
-
-def _is_known_in_training(module: nn.Module) -> bool:
-    """Whether all a module does with the mode is known: torch's own layers."""
-    return type(module).__module__.startswith("torch.nn.modules.")
 
 
 def _is_alike(one: Trace, other: Trace) -> bool:
@@ -226,7 +238,7 @@ def check_plain(model: nn.Module) -> None:
     if isinstance(model, DistributedDataParallel | nn.DataParallel):
         raise ArgumentError(
             f"the model is wrapped in {type(model).__name__}, which knows its shapes.\n"
-            "Pass the module inside it, `model.module`, and wrap the result again."
+            "Pass the module inside it, `model.module`, and wrap it again after that."
         )
     if isinstance(model, OptimizedModule):
         raise ArgumentError(
@@ -234,23 +246,13 @@ def check_plain(model: nn.Module) -> None:
             "Pass the module inside it, `model._orig_mod`, and compile the result."
         )
     _check_unscripted(model)
+    check_has_values(model)
     for name, parameter in model.named_parameters():
-        if isinstance(parameter, UninitializedParameter):
-            raise ArgumentError(
-                f"`{name}` has no shape yet: its layer is lazy.\n"
-                "Call the model once on example inputs before looking for groups."
-            )
         if parameter.is_inference():
             raise ArgumentError(
                 f"`{name}` was made within `torch.inference_mode()` and can never be "
                 "changed.\nBuild or load the model outside of it."
             )
-    on_meta = [name for name, p in model.named_parameters() if p.is_meta]
-    if on_meta:
-        raise ArgumentError(
-            f"`{on_meta[0]}` is on the meta device and has no values to keep.\n"
-            "First give it some: `model.to_empty(device=...)`, then load the weights."
-        )
 
 
 def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
@@ -259,6 +261,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
     try:
         with (
             quiet(),
+            untouched(model),
             mode(model, training=training),
             as_written(model),
             narrow(model),
@@ -267,7 +270,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)
     except Exception as error:
-        raise _explain(model, args, kwargs, error) from error
+        raise _explain(model, error) from error
     return _read(exported, log)
 
 
@@ -304,20 +307,56 @@ def _read(exported: torch.export.ExportedProgram, log: SizeLog) -> Trace:
     return Trace(exported.graph, exported.graph_module, names, log)
 
 
-def _explain(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], failure: Exception
-) -> Exception:
-    """Say whether the inputs or the control flow is to blame."""
-    copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    with mode(model, training=False), as_written(model), torch.no_grad():
-        try:
-            functional_call(model, copies, args, kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises is the news
-            return ArgumentError(
-                f"the model does not accept the example inputs: "
-                f"{type(error).__name__}: {error}\nPass a tensor, a tuple of "
-                "positional arguments, or a dict of keyword arguments that it takes."
-            )
+def check_accepts(
+    model: nn.Module,
+    inputs: ExampleInputs,
+    what: str = "the example inputs",
+    who: str = "the model",
+) -> None:
+    """Refuse inputs that the model, in eval mode, cannot be run on.
+
+    Args:
+        model: It runs once; its buffers and the random state stay as they are.
+        inputs: A tensor, a tuple, or a dict of keyword arguments.
+        what: What messages call them.
+        who: What messages call the model.
+
+    Raises:
+        ArgumentError: If it raises something, or there is not one example to run it on.
+    """
+    check(what, ExampleInputs, inputs)
+    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
+    if leaves and not any(leaf.numel() for leaf in leaves):
+        raise ArgumentError(
+            f"{what} hold no numbers: a model is looked at, and compared, on some.\n"
+            "Pass at least one example."
+        )
+    if odd := [leaf for leaf in leaves if leaf.layout is not torch.strided]:
+        raise ArgumentError(
+            f"{what} hold a tensor stored as {odd[0].layout}, and outputs are "
+            " compared on dense ones.\nPass `x.to_dense()`."
+        )
+    args, kwargs = call_arguments(inputs)
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    try:
+        with (
+            untouched(model),
+            mode(model, training=False),
+            as_written(model),
+            torch.random.fork_rng(devices=[]),
+            torch.no_grad(),
+        ):
+            functional_call(model, buffers, args, kwargs)
+    except Exception as error:
+        raise ArgumentError(
+            f"{who} does not accept {what}: "
+            f"{type(error).__name__}: {error}\nPass a tensor, a tuple of "
+            "positional arguments, or a dict of keyword arguments that it takes."
+        ) from error
+
+
+def _explain(model: nn.Module, failure: Exception) -> TraceError:
+    """Say what to do about a model that runs and cannot be traced."""
     said = str(failure)
     advice = next((hint for words, hint in _HINTS.items() if words in said), _BRANCHES)
     return TraceError(

@@ -7,7 +7,7 @@ A sum over an axis does not change when silent units are removed from it; that i
 test every contraction has to pass before its axis counts as prunable.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, final
 
 import torch
@@ -32,6 +32,7 @@ class Spreading(Generic[MaskT]):
         solution: The solved traces; its atoms are final.
         evidence: `(name, dim, axis) -> masks`, where the parameters are zero.
         full: The mask that says that all units of an atom are zero.
+        steps: Those of the solution that matter; all of them if omitted.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Spreading(Generic[MaskT]):
         solution: Solution,
         evidence: Callable[[str, int, Axis], Mapping[Atom, MaskT]],
         full: Callable[[Atom], MaskT],
+        steps: Iterable[Step] | None = None,
     ) -> None:
         self.solution = solution
         self.full = full
@@ -46,7 +48,7 @@ class Spreading(Generic[MaskT]):
         self._known: dict[Value, Mapping[Atom, MaskT]] = {}
         self._atoms: dict[Value, frozenset[Atom]] = {}
         self._memory = Memory()
-        for step in solution.steps:
+        for step in solution.steps if steps is None else steps:
             self._spread(step)
 
     def along(self, value: Value, dim: int) -> Mapping[Atom, MaskT]:
@@ -93,6 +95,10 @@ class Memory:
 
     def __init__(self) -> None:
         self._sharing: dict[Value, list[Value]] = {}
+
+    def sharing(self, value: Value) -> Sequence[Value]:
+        """A value and all that share its memory, as far as steps have been noted."""
+        return self._sharing.get(value, (value,))
 
     def rewritten(self, step: Step) -> list[Value]:
         """Values, other than its outputs, that a step changes; notes what it shares."""

@@ -1,13 +1,8 @@
-"""Gates that diffprune adds: what each one multiplies, hooked up and taken out again.
-
-A closed gate must make every sum over its group blind to the unit. Where a parameter is
-one factor of the sum, that parameter is gated. Where two activations meet (queries and
-keys), the gate goes to what produces one of them, after any normalisation.
-"""
+"""Gates that diffprune adds: hooked up where they multiply, and taken out again."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
-from typing import TypeAlias, final
+from typing import final
 
 import torch
 from torch import Tensor, nn
@@ -16,25 +11,14 @@ from torch.utils.hooks import RemovableHandle
 from diffprune._core.copying import copied
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
-from diffprune._graph import (
-    Atom,
-    Axis,
-    Contraction,
-    ExampleInputs,
-    Groups,
-    PruneGroup,
-    Spreading,
-    Value,
-    atoms,
-)
+from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, Value
 from diffprune._pruner.gate_sites import NAME, Factor, Gating, Place, Swap
+from diffprune._pruner.gate_targets import Targets
 from diffprune._pruner.placement import Cut, Keep, keep_gates_
 from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
-
-Target: TypeAlias = tuple[str, int]
 
 
 def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> Gating:
@@ -45,9 +29,9 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> 
         groups: Its groups.
         gates: A gate for each group to prune, by group name.
     """
-    gating = Gating(gates)
+    gating, targets = Gating(gates), Targets(groups)
     for name in gates:
-        for tensor, dim in targets(groups, groups[name]):
+        for tensor, dim in targets.of(groups[name]):
             axis = groups.tensors[tensor][dim]
             factor = Factor(name, dim, axis, groups[name].atom)
             gating.add_factor(tensor, factor)
@@ -161,67 +145,22 @@ def _home(model: nn.Module, gating: Gating) -> nn.Module:
     return model
 
 
-def targets(groups: Groups, group: PruneGroup) -> list[Target]:
-    """The parameters, with the dimension, that the gate of a group multiplies."""
-    solution, chosen, bare = groups.solution, dict[Target, None](), list[Contraction]()
-    for contraction in solution.facts.contractions:
-        if group.atom not in set(atoms(solution.algebra.resolve(contraction.axis))):
-            continue
-        named = [
-            (value.name, dim)
-            for value, dim in contraction.operands
-            if value.name in solution.parameter_names
-        ]
-        if named:
-            chosen[str(named[-1][0]), named[-1][1]] = None
-        else:
-            bare.append(contraction)
-    for contraction in bare:
-        chosen.update(dict.fromkeys(_upstream(groups, group, contraction, chosen)))
-    return list(chosen)
-
-
-def _upstream(
-    groups: Groups, group: PruneGroup, blind: Contraction, chosen: Iterable[Target]
-) -> set[Target]:
-    """Parameters to gate, the latest first, until a sum of activations is blind."""
-    gated = set(chosen)
-    for produced in [set[Target](), *_producers(groups, group)]:
-        gated |= produced
-        if _is_blind(groups, group, blind, gated):
-            return gated
-    raise AssertionError("a group that nothing can silence is never found")
-
-
-def _producers(groups: Groups, group: PruneGroup) -> list[set[Target]]:
-    unread = {(place.tensor, place.dim) for place in group.axes if not place.is_read}
-    found = [
-        {(v.name, dim) for v in step.inputs if v.name for dim in range(len(v.axes))}
-        for step in reversed(groups.solution.steps)
-    ]
-    return [targets & unread for targets in found if targets & unread]
-
-
-def _is_blind(
-    groups: Groups, group: PruneGroup, contraction: Contraction, gated: set[Target]
-) -> bool:
-    def evidence(name: str, dim: int, axis: Axis) -> Mapping[Atom, bool]:
-        return dict.fromkeys(atoms(axis), (name, dim) in gated)
-
-    silence = Spreading(groups.solution, evidence, lambda _: True)
-    operands = contraction.operands
-    return any(silence.along(v, dim).get(group.atom, False) for v, dim in operands)
-
-
 def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
+    names: dict[Value, list[str]] = {}
+    for name, value in groups.solution.tensors.items():
+        names.setdefault(value, []).append(name)
+    gated = {groups.solution.tensors[n]: f for n, f in gating.sites().items()}
+    used: dict[Value, list[str]] = {}
+    for step in groups.solution.steps:
+        for value in gated.keys() & set(step.inputs):
+            used.setdefault(value, []).append(step.call.where.module)
     places: dict[str, list[Place]] = {}
-    for gated, factors in gating.sites().items():
-        value = groups.solution.tensors[gated]
-        for name, other in groups.solution.tensors.items():
-            if other is value:
-                path, _, attribute = name.rpartition(".")
-                place = Place(model.get_submodule(path), attribute, factors)
-                places.setdefault(_runs_in(groups, value), []).append(place)
+    for value, factors in gated.items():
+        where = [name.rpartition(".")[::2] for name in names[value]]
+        runs_in = _common([*used.get(value, ()), *(path for path, _ in where)])
+        for path, attribute in where:
+            place = Place(model.get_submodule(path), attribute, factors)
+            places.setdefault(runs_in, []).append(place)
     gating.handles = [
         *(
             handle
@@ -243,16 +182,12 @@ def _around(module: nn.Module, swap: Swap) -> Sequence[RemovableHandle]:
     )
 
 
-def _runs_in(groups: Groups, value: Value) -> str:
-    """The innermost module during whose forward a parameter is always fetched and used.
+def _common(paths: Iterable[str]) -> str:
+    """The innermost module around all of these.
 
-    Its owner fetches it, and may be outside of where it is used (parametrizations).
+    Of a parameter: its owner fetches it, and may be outside of where it is used
+    (parametrizations).
     """
-    used = [
-        step.call.where.module for step in groups.solution.steps if value in step.inputs
-    ]
-    tensors = groups.solution.tensors.items()
-    owners = [name.rpartition(".")[0] for name, other in tensors if other is value]
-    levels = zip(*(f".{path}".split(".") for path in used + owners), strict=False)
+    levels = zip(*(f".{path}".split(".") for path in paths), strict=False)
     common = takewhile(lambda names: len(set(names)) == 1, levels)
     return ".".join(names[0] for names in common).lstrip(".")

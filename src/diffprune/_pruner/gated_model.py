@@ -18,9 +18,11 @@ from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Float, Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count, mode
+from diffprune._pruner.data_parallel import ignore_wrappers_, notice_wrappers_
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep
+from diffprune._pruner.processes import Processes
 from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
@@ -105,6 +107,7 @@ class GatedModel(Generic[ModuleT]):
         history: What was left after each removal.
         first_groups: The groups before the first removal.
         first_shapes: The shapes before the first removal.
+        processes: Those that train the model.
         is_folded: Whether the gates are folded away: the model is plain, and `gates`
             are what they were then.
     """
@@ -130,6 +133,8 @@ class GatedModel(Generic[ModuleT]):
         self.is_folded = False
         self._forgotten: list[Forgotten] = []
         self._present = placement.present(model)
+        self.processes = Processes()
+        notice_wrappers_(model, self.processes)
         vars(model)[MARK] = True
 
     @property
@@ -291,7 +296,7 @@ class GatedModel(Generic[ModuleT]):
         """
         plain, groups = copied(self.model), self.groups
         if self.is_folded:
-            vars(plain).pop(MARK)
+            release_(plain)
             return plain
         if keep is not None:
             cut = self.placement.cut(self.model, groups, keep)
@@ -299,7 +304,7 @@ class GatedModel(Generic[ModuleT]):
             apply_plan_(plain, plan_removal(groups, keep=cut.by_group()))
             groups = cut.groups
         self.placement.fold_(plain, groups)
-        vars(plain).pop(MARK)
+        release_(plain)
         return plain
 
     def network(self) -> Network:
@@ -342,7 +347,7 @@ class GatedModel(Generic[ModuleT]):
     def release_(self) -> None:
         """The model and its copies are nobody's any more; another pruner may come."""
         for model in [self.model, *self.copies]:
-            vars(model).pop(MARK, None)
+            release_(model)
 
     def tensors(self) -> list[Tensor]:
         """All that the model and its copies hold, gates included."""
@@ -365,7 +370,12 @@ class GatedModel(Generic[ModuleT]):
         )
 
 
-@torch.no_grad()
+def release_(model: nn.Module) -> None:
+    """A model has no pruner any more; another may come."""
+    vars(model).pop(MARK, None)
+    ignore_wrappers_(model)
+
+
 def _worth_of_lost(
     squares: Mapping[str, Float[Tensor, " units"]], cut: Cut
 ) -> dict[str, float]:
@@ -380,6 +390,7 @@ def _worth_of_lost(
     }
 
 
+@torch.no_grad()
 def _is_drawn(gate: GateLike) -> bool:
     """Whether the values of a gate are random in train mode."""
     assert isinstance(gate, nn.Module)  # noqa: S101 - gates are modules

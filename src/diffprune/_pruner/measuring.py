@@ -63,13 +63,17 @@ class Measuring:
 
     def end_step(self) -> None:
         """After an optimizer step."""
-        mean_square = self._gated.pooled.slopes.end_step()
+        processes, slopes = self._gated.processes, self._gated.pooled.slopes
+        is_alone = processes.count == 1 or self._gated.is_folded
+        mean_square = slopes.end_step(None if is_alone else processes.sum_)
+        if not processes.is_first:
+            self.forget_()  # the first one listens for all
         if self._observer is not None:
             self._observer.end_step(None if mean_square is None else float(mean_square))
 
     def listen_(self, *, for_refit: bool) -> None:
-        """Listen to the readers from now on."""
-        if self._observer is None:
+        """Listen to the readers from now on, in the process that decides."""
+        if self._observer is None and self._gated.processes.is_first:
             groups = [*self._gated.units().values()]
             fitting = FITTING if for_refit else 0
             self._observer = Observer(self._gated.model, groups, CHOOSING, fitting)
@@ -111,8 +115,8 @@ class Measuring:
         self.forget_()
         if state is not None:
             self.listen_(for_refit=False)
-            assert self._observer is not None  # noqa: S101 - just made
-            self._observer.load_state_dict(state)
+            if self._observer is not None:
+                self._observer.load_state_dict(state)
 
     def _heard(self, observer: Observer) -> dict[str, Leaving]:
         squares, present = self.squares(), self._present()

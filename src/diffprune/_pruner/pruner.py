@@ -14,15 +14,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from diffprune._budget import Budget, Controller
+from diffprune._budget import Budget, Controller, Tick
+from diffprune._core.door import door
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
-from diffprune._core.types import Float, Int
+from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
 from diffprune._pruner.placement import Keep
+from diffprune._pruner.processes import Processes, fingerprints
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
 from diffprune._pruner.settling import BeforeCut, fold_and_refit_
 from diffprune._pruner.setup import (
@@ -115,6 +117,7 @@ class Pruner(Generic[ModuleT]):
         <class 'torch.nn.modules.container.Sequential'>
     """
 
+    @door
     def __init__(  # noqa: PLR0913 - every default works
         self,
         model: ModuleT,
@@ -130,8 +133,8 @@ class Pruner(Generic[ModuleT]):
         gate: Gates = default_gate,
         remove_every: Schedule | None = None,
         reopen: float | None = None,
-        patience: int | None = None,
-        round_to: int = 1,
+        patience: Count | None = None,
+        round_to: Count = 1,
         on_removal: Callable[[RemovalRecord], None] | None = None,
         on_budget: Callable[[Budget, ModuleT], None] | None = None,
         on_unknown_state: Literal["refuse", "reset"] = "refuse",
@@ -220,12 +223,13 @@ class Pruner(Generic[ModuleT]):
         """
         return self._measuring.squares()
 
+    @door
     def parameter_groups(
         self,
         *,
-        lr: float | None = None,
-        gate_lr: float | None = None,
-        weight_decay: float | None = None,
+        lr: Amount | Float[Tensor, ""] | None = None,
+        gate_lr: Amount | Float[Tensor, ""] | None = None,
+        weight_decay: Amount | None = None,
     ) -> list[dict[str, Any]]:
         """Optimizer groups in which gates are never decayed."""
         return parameter_groups(
@@ -237,6 +241,7 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         return self._gated.pooled.penalty(self._strengths)
 
+    @door
     def add_copy(self, model: nn.Module) -> None:
         """Cut this copy of the model too: a moving average, a teacher.
 
@@ -249,11 +254,12 @@ class Pruner(Generic[ModuleT]):
         """
         self._gated.copies.append(find_copy(self.model, model))
 
+    @door
     def add_to(
         self,
         optimizer: Optimizer,
         *schedulers: LRScheduler,
-        lr: float | None = None,
+        lr: Amount | None = None,
     ) -> None:
         """Let an optimizer that was made before the pruner train the gates, too.
 
@@ -291,6 +297,8 @@ class Pruner(Generic[ModuleT]):
             RemovalError: If outputs would change; everything is as it was before.
             ArgumentError: If an optimizer is missing or cannot follow; nothing has
                 changed.
+            ProcessError: If another process that trains the model failed, has other
+                parameters, or does not answer; nothing has changed.
         """
         self._check_running()
         self._check_optimizers(optimizers)
@@ -304,7 +312,7 @@ class Pruner(Generic[ModuleT]):
             return None
         # The last removal for a budget folds the gates into the weights.
         folded = [] if self.controller is None else self._gated.tensors()
-        with self._all_or_nothing(optimizers, folded):
+        with self._all_or_nothing(optimizers, folded), self._agreeing():
             self.steps, self._checked = now, checked
             if self.controller is not None:
                 return self._follow_(self.controller, optimizers)
@@ -324,7 +332,7 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         if not optimizers:
             check_not_training(self.model)
-        with self._all_or_nothing(optimizers):
+        with self._all_or_nothing(optimizers), self._agreeing():
             return self._remove_closed_(optimizers)
 
     def finalize(self, *optimizers: Optimizer) -> ModuleT:
@@ -341,12 +349,12 @@ class Pruner(Generic[ModuleT]):
             ArgumentError: If an optimizer cannot follow; nothing has changed.
         """
         self._check_running()
-        with self._all_or_nothing(optimizers, self._gated.tensors()):
-            if not self._gated.is_folded and are_finite(self._parameters()):
+        tensors = self._gated.tensors()
+        with self._all_or_nothing(optimizers, tensors), self._agreeing():
+            if not self._gated.is_folded and self._is_finite():
                 if self.controller is not None:
                     self._meet_(self.controller, optimizers)
-                keep = {name: gate.is_open() for name, gate in self.gates.items()}
-                cut = self._gated.cut(keep)
+                cut = self._gated.cut(self._processes.decide(self._open))
                 self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
             self._measuring.forget_()
             self._gated.fold_()
@@ -397,6 +405,7 @@ class Pruner(Generic[ModuleT]):
             "budget": self.controller and self.controller.state_dict(),
         }
 
+    @door
     def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
         """Cut a gated model, and optimizers for it, to the shapes of a run.
 
@@ -433,15 +442,18 @@ class Pruner(Generic[ModuleT]):
     def _is_due(self, step: int) -> bool:
         """Whether there is something to do after so many steps."""
         if self.controller is not None:
-            is_measured = self._measuring.is_ready
+            is_measured = self.controller.may_be_early and self._processes.decide(
+                lambda: self._measuring.is_ready
+            )
             return self.controller.is_due(step, is_measured=is_measured)
         every = self._remove_every
         return bool(every(step)) if callable(every) else step % every == 0
 
     def _remove_closed_(self, optimizers: Sequence[Optimizer]) -> RemovalRecord | None:
-        if self._gated.is_folded or not are_finite(self._parameters()):
+        if self._gated.is_folded or not self._is_finite():
             return None
-        cut = self._gated.cut(self._policy.keep())
+        keep = self._policy.keep()  # on all processes, because it counts
+        cut = self._gated.cut(self._processes.decide(lambda: keep))
         return self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
 
     def _has_units_of(self, state: Mapping[str, Any]) -> bool:
@@ -453,19 +465,30 @@ class Pruner(Generic[ModuleT]):
         self, controller: Controller, optimizers: Sequence[Optimizer]
     ) -> RemovalRecord | None:
         """Take the next step on the way to a budget."""
-        if controller.is_closing and not are_finite(self._parameters()):
+        if controller.is_closing and not self._is_finite():
             return None
         record, before = None, self._before_cut(controller)
-        tick = controller.tick(self.steps)
+        tick = self._steer_(controller, lambda: controller.tick(self.steps))
         if tick.keep is not None:
             record = self._remove_(controller, tick.keep, optimizers)
         record = self._after_removal_(record)
         if controller.is_settled and not self._gated.is_folded:
             kept = self._gated.last_cut.tensors
             fold_and_refit_(self._gated, kept, before, optimizers)
+            # Only the first process has seen what layers are fitted to.
+            self._processes.copy_from_first_(self._parameters().values())
         if tick.met is not None and self._on_budget is not None:
             self._on_budget(tick.met, self._gated.without_gates())
         return record
+
+    def _steer_(self, controller: Controller, decide: Callable[[], Tick]) -> Tick:
+        """Let the first process take a step to a budget, and all others follow."""
+        tick, state = self._processes.decide(
+            lambda: (decide(), controller.state_dict())
+        )
+        if not self._processes.is_first:
+            controller.follow_(state, tick.keep)
+        return tick
 
     def _before_cut(self, controller: Controller) -> BeforeCut | None:
         """The model as it is before the last units leave, if it can be fitted then."""
@@ -477,6 +500,25 @@ class Pruner(Generic[ModuleT]):
     def _parameters(self) -> dict[str, nn.Parameter]:
         return dict(self.model.named_parameters())
 
+    @property
+    def _processes(self) -> Processes:
+        return self._gated.processes
+
+    def _agreeing(self) -> AbstractContextManager[None]:
+        """Compare all processes at the end of a block."""
+        return self._processes.agreeing(
+            lambda: fingerprints(
+                self._parameters(),
+                [self.steps, {n: units.tolist() for n, units in self.kept.items()}],
+            )
+        )
+
+    def _is_finite(self) -> bool:
+        return self._processes.decide(lambda: are_finite(self._parameters()))
+
+    def _open(self) -> dict[str, Keep]:
+        return {name: gate.is_open().cpu() for name, gate in self.gates.items()}
+
     def _remove_(
         self,
         controller: Controller,
@@ -487,7 +529,7 @@ class Pruner(Generic[ModuleT]):
         cut = self._gated.cut(keep)
         record = self._gated.keep_(cut, optimizers, self.steps)
         self._measuring.after_removal_(cut.gates)
-        controller.after_removal_()
+        self._steer_(controller, lambda: controller.after_removal_() or Tick())
         self._listen_(self.steps)  # as a run does that is resumed from here
         return record
 
@@ -498,7 +540,7 @@ class Pruner(Generic[ModuleT]):
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""
-        keep = controller.finish()
+        keep = self._steer_(controller, lambda: Tick(controller.finish())).keep
         if keep is None:
             return
         record = self._remove_(controller, keep, optimizers)

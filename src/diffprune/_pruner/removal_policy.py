@@ -64,6 +64,6 @@ def are_finite(tensors: Mapping[str, Tensor]) -> bool:
         warnings.warn(
             f"`{broken[0]}` holds NaN or infinite numbers; nothing is removed. Lower "
             "the learning rate, or check the loss.",
-            stacklevel=4,
+            stacklevel=7,
         )
     return not broken

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any, TypeAlias, final
 
 from diffprune._core.arguments import count, number
+from diffprune._core.door import door
+from diffprune._core.types import Amount
 from diffprune._graph import PruneGroup
 from diffprune.errors import ArgumentError
 
@@ -15,15 +17,15 @@ Scheduled: TypeAlias = Callable[[float], Strength]
 """From the progress of a training, zero to one, to what strengths are then."""
 
 
-def by_macs(strength: float) -> Callable[[PruneGroup], float]:
+@door
+def by_macs(strength: Amount) -> Callable[[PruneGroup], float]:
     """Strength per multiply-add: units that cost more are pushed harder."""
-    number("strength", strength)
     return partial(_times, strength, "macs")
 
 
-def by_parameters(strength: float) -> Callable[[PruneGroup], float]:
+@door
+def by_parameters(strength: Amount) -> Callable[[PruneGroup], float]:
     """Strength per parameter: units that weigh more are pushed harder."""
-    number("strength", strength)
     return partial(_times, strength, "parameters")
 
 

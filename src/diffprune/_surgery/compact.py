@@ -13,6 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils import prune
 
 from diffprune._core.copying import copied
+from diffprune._core.door import door
 from diffprune._core.types import Bool
 from diffprune._graph import (
     Atom,
@@ -22,7 +23,6 @@ from diffprune._graph import (
     Groups,
     PruneGroup,
     Silencer,
-    atoms,
     find_groups,
 )
 from diffprune._surgery.apply import apply_plan
@@ -46,6 +46,7 @@ from diffprune._surgery.scramble import scrambled
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
+@door
 def compact(
     model: ModuleT,
     example_inputs: ExampleInputs,
@@ -76,6 +77,7 @@ def compact(
     return compaction(model, example_inputs, **options).model
 
 
+@door
 def compaction(
     model: ModuleT,
     example_inputs: ExampleInputs,
@@ -153,12 +155,12 @@ def _fold_(
 ) -> bool:
     """Fold the constants of units that are read but never vary; whether any were."""
     constants = Constants(groups.solution, silencer)
-    layers = _own_layers(model)
+    layers, sums = _own_layers(model), groups.solution.sums()
     constant: dict[Atom, list[int]] = {}
     read: dict[Atom, list[str]] = {}
     axes: dict[str, Axis] = {}
     for group in groups:
-        found = _readers(groups, group, layers)
+        found = _readers(sums.get(group.atom, ()), layers)
         calls = chain.from_iterable(found.values())
         units = _constant(constants, group, calls) & ~dead[group.atom]
         if found and units.any():
@@ -199,17 +201,14 @@ def _constant(
 
 
 def _readers(
-    groups: Groups, group: PruneGroup, layers: Mapping[str, nn.Module]
+    sums: Iterable[Contraction], layers: Mapping[str, nn.Module]
 ) -> dict[str, list[Contraction]]:
-    """The layers that sum over the group, with all their calls.
+    """The layers that sum over a group, with all their calls.
 
-    None unless every sum over the group happens in a plain layer that was called.
+    None unless every one of these sums happens in a plain layer that was called.
     """
     found: dict[str, list[Contraction]] = {}
-    for contraction in groups.solution.facts.contractions:
-        axis = groups.solution.algebra.resolve(contraction.axis)
-        if group.atom not in set(atoms(axis)):
-            continue
+    for contraction in sums:
         weight, _ = contraction.operands[-1]
         path, _, name = (weight.name or "").rpartition(".")
         layer = layers.get(path)

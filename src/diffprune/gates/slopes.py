@@ -4,7 +4,7 @@ A gate's logits follow the signed gradient of the loss, which is about zero wher
 weights are trained. Its square says what the loss would make of a missing unit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias, final
 
@@ -60,14 +60,23 @@ class Slopes:
             before.addcmul_(gradient, gradient)
 
     @torch.no_grad()
-    def end_step(self) -> Float[Tensor, ""] | None:
+    def end_step(
+        self, sum_: Callable[[Tensor], None] | None = None
+    ) -> Float[Tensor, ""] | None:
         """Add what was heard since the last step to what is known.
+
+        Args:
+            sum_: Adds up a tensor, in place, over the processes that train the model;
+                all of them call it, whatever they have heard. Their gradients count
+                alike, as those of accumulated batches do.
 
         Returns:
             The mean square of this step, which its squares were divided by.
         """
         heard = {n: h for n, h in self._heard.items() if len(h) == self._size(n)}
         self._heard.clear()
+        if sum_ is not None:
+            heard = self._summed(heard, sum_)
         if not heard:
             return None
         count = sum(len(squares) for squares in heard.values())
@@ -106,6 +115,22 @@ class Slopes:
         self._heard.clear()
         is_known = any(bool(some.any()) for some in read.values())
         self._known = {(n,): some for n, some in read.items()} if is_known else {}
+
+    def _summed(
+        self, heard: Mapping[Names, Tensor], sum_: Callable[[Tensor], None]
+    ) -> dict[Names, Tensor]:
+        """What all processes have heard, of all gates end to end."""
+        parts = {n: torch.zeros(size) for n, size in self._sizes.items()}
+        for names, squares in heard.items():
+            sizes = [self._sizes[name] for name in names]
+            for name, part in zip(names, squares.float().split(sizes), strict=True):
+                parts[name] = parts[name].to(part) + part
+        whole, every = torch.cat([*parts.values()]), tuple(self._sizes)
+        sum_(whole)
+        if self._known.keys() - {every}:  # what this process has learnt alone
+            known = torch.cat([*self.squares().values()])
+            self._known = {every: known.to(whole)}
+        return {every: whole}
 
     def _joined(self, names: Names, first: Tensor) -> Tensor:
         """What is known of these gates one by one, or else the first there is."""

@@ -12,6 +12,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from diffprune._core.door import door
 from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
 from diffprune._pruner.state_in_model import StateInModel
@@ -52,6 +53,7 @@ class Pruning(TrainerCallback):
         pruner: The pruner, once a `Trainer` was made with this callback.
     """
 
+    @door
     def __init__(
         self,
         example_inputs: ExampleInputs,

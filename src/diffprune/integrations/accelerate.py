@@ -4,11 +4,13 @@ from accelerate import Accelerator
 from torch import nn
 from torch.optim import Optimizer
 
+from diffprune._core.door import door
 from diffprune._pruner import Pruner
 from diffprune._pruner.state_in_model import StateInModel
 from diffprune.integrations._training import check_alone, check_held, set_gates_apart_
 
 
+@door
 def register(
     accelerator: Accelerator, pruner: Pruner[nn.Module], *optimizers: Optimizer
 ) -> None:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from diffprune._core.door import door
 from diffprune._graph import ExampleInputs
 from diffprune._io.gated_state import KEY, as_tensor, load_plain_
 from diffprune._pruner import Pruner, RemovalRecord
@@ -53,6 +54,7 @@ class Pruning(Callback):
     Put it before callbacks that copy the module, such as `EMAWeightAveraging`.
     """
 
+    @door
     def __init__(
         self,
         example_inputs: ExampleInputs | None = None,

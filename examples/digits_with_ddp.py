@@ -1,0 +1,68 @@
+"""Prune while several processes train: DistributedDataParallel, two on this machine.
+
+Start it with `python digits_with_ddp.py`, which calls
+`torchrun --standalone --nproc-per-node=2 digits_with_ddp.py`.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+from sklearn.datasets import load_digits
+from torch import distributed, nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import diffprune as dp
+
+EPOCHS = 8
+CHECKPOINT = Path("digits.pt")
+
+
+def train() -> None:
+    """Train one of the processes."""
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    torch.manual_seed(0)
+    pixels, labels = map(torch.tensor, load_digits(return_X_y=True))
+    data = TensorDataset(pixels.float() / 16, labels)
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=50, sampler=sampler)
+
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    budget = dp.Budget(macs=0.25, steps=EPOCHS * len(loader))
+    pruner = dp.Pruner(model, data.tensors[0][:2], budget=budget)
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-2))
+    start = 0
+    if CHECKPOINT.exists():
+        start = dp.load_checkpoint(CHECKPOINT, pruner, optimizer)["epoch"]
+    wrapped = DistributedDataParallel(model)  # after the pruner, and after loading
+
+    for epoch in range(start, EPOCHS):
+        sampler.set_epoch(epoch)
+        for x, y in loader:
+            loss = cross_entropy(wrapped(x), y) + pruner.penalty()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            pruner.step(optimizer)  # on all processes
+        if rank == 0:
+            extra = {"epoch": epoch + 1}
+            dp.save_checkpoint(CHECKPOINT, pruner, optimizer, extra=extra)
+
+    small = pruner.finalize()  # on all processes
+    if rank == 0:
+        print(pruner)
+        dp.save_pruned(small, "small")
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    if distributed.is_torchelastic_launched():
+        train()
+    else:
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        command = [*torchrun, "--nproc-per-node=2", __file__]
+        subprocess.run(command, check=True)  # noqa: S603 - this very script
