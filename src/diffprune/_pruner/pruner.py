@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, Generic, Literal, TypeVar
 
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -20,6 +21,7 @@ from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
+from diffprune._pruner.data_parallel import keep_up_to_date_
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
@@ -253,6 +255,21 @@ class Pruner(Generic[ModuleT]):
             ArgumentError: If it is not a copy of the model as it is now.
         """
         self._gated.copies.append(find_copy(self.model, model))
+
+    @door
+    def add_wrapper(self, wrapper: DistributedDataParallel) -> None:
+        """Let a wrapper around the model follow what comes before its first call.
+
+        Wrappers follow removals by themselves. This is for one that exists when a
+        checkpoint is loaded.
+
+        Args:
+            wrapper: Holds the parameters that the model has now.
+
+        Raises:
+            ArgumentError: If it holds others, or cannot follow.
+        """
+        keep_up_to_date_(wrapper, self._processes)
 
     @door
     def add_to(
