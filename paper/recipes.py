@@ -86,22 +86,26 @@ def wide_wrn_cifar10(recipe: Recipe) -> Task:
 
 def fading_task(task: Task, recipe: Recipe) -> Task:
     """The same with strengths that fade; dense recipes have none."""
-    if recipe.is_dense:
+    if recipe.strength is None:
         return task
     strength, steps = partial(faded, recipe.strength), recipe.epochs * len(task.train)
     pruner = partial(Pruner[nn.Module], strength=strength, steps=steps, **recipe.pruner)
     return replace(task, pruner=pruner)
 
 
-def faded(strength: Mapping[str, float], progress: float) -> dict[str, float]:
+def faded(
+    strength: float | Mapping[str, float], progress: float
+) -> float | dict[str, float]:
     """What is left of strengths at some point of the training.
 
     Examples:
-        >>> [faded({"group1.*": 8.0}, at)["group1.*"] for at in (0.3, 0.75)]
+        >>> [faded(8.0, at) for at in (0.3, 0.75)]
         [8.0, 0.0]
     """
     part = min(max((_FADED - progress) / (_FADED - _FADES), 0.0), 1.0)
-    return {pattern: part * value for pattern, value in strength.items()}
+    if isinstance(strength, Mapping):
+        return {pattern: part * value for pattern, value in strength.items()}
+    return part * strength
 
 
 def lenet5_task(data: Split, recipe: Recipe) -> Task:
