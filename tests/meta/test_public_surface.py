@@ -17,8 +17,9 @@ SURFACE = {
         "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
         "init_std beta_margin dim base index min_open start",
-        "Pruner": "model example_inputs * strength budget freeze heads rules tie gate "
-        "remove_every reopen patience round_to on_removal on_budget on_unknown_state",
+        "Pruner": "model example_inputs * strength steps budget freeze heads rules tie "
+        "gate remove_every reopen patience round_to on_removal on_budget "
+        "on_unknown_state",
         "benchmark": "dense small example_inputs * compiled rounds",
         "by_macs": "strength",
         "by_parameters": "strength",

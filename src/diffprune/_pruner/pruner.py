@@ -37,7 +37,6 @@ from diffprune._pruner.setup import (
     Gates,
     Heads,
     Schedule,
-    Strength,
     check_model,
     check_numbers,
     check_options,
@@ -45,9 +44,9 @@ from diffprune._pruner.setup import (
     default_gate,
     make_controller,
     make_gated_model_,
-    strength_of,
 )
 from diffprune._pruner.state import read_state
+from diffprune._pruner.strengths import Scheduled, Strength, Strengths
 from diffprune._pruner.summary import summarise
 from diffprune._pruner.trained_by import (
     add_gates_,
@@ -79,6 +78,9 @@ class Pruner(Generic[ModuleT]):
         strength: *How hard*: how much open units are pushed to close. One number
             (start with 1e-4), a function of the group (`by_macs`, `by_parameters`), or
             either by name pattern; groups that no pattern matches are left whole.
+        steps: With it, `strength` is a function of progress, which is 0 at first and 1
+            after so many steps, and returns any of these: `lambda progress: 1e-4 *
+            progress`. What it returns at first decides which groups are left whole.
         budget: Instead of a strength, what the model may cost in the end; several are
             met in turn, from the largest to the smallest. Give one of the two.
         freeze: *Where*: names or patterns of layers to leave as they are.
@@ -126,7 +128,8 @@ class Pruner(Generic[ModuleT]):
         model: ModuleT,
         example_inputs: ExampleInputs,
         *,
-        strength: Strength | None = None,
+        strength: Strength | Scheduled | None = None,
+        steps: int | None = None,
         budget: Budgets | None = None,
         freeze: Sequence[str] = (),
         heads: Heads = "both",
@@ -142,14 +145,14 @@ class Pruner(Generic[ModuleT]):
         on_unknown_state: Literal["refuse", "reset"] = "refuse",
     ) -> None:
         when = {"remove_every": remove_every, "reopen": reopen, "patience": patience}
-        check_options(strength, budget, on_budget, **when)
+        check_options(strength, budget, on_budget, steps, **when)
         self._remove_every = REMOVE_EVERY if remove_every is None else remove_every
         reopen = REOPEN if reopen is None else reopen
         patience = PATIENCE if patience is None else patience
         check_numbers(self._remove_every, reopen, patience, round_to)
         check_model(model)
         self.steps = 0
-        self._strength = strength
+        self._asked = Strengths(strength, steps)
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
         self._sharding: Sharding | None = None
@@ -159,7 +162,7 @@ class Pruner(Generic[ModuleT]):
             self._gated = make_gated_model_(
                 model,
                 example_inputs,
-                strength=strength,
+                strength=None if strength is None else self._asked.at(0),
                 gate=gate,
                 freeze=freeze,
                 heads=heads,
@@ -178,6 +181,8 @@ class Pruner(Generic[ModuleT]):
                     budget, self._gated, self._measuring.orders, round_to
                 )
             )
+            self._units = self.units()
+            self._asked.check(self._units)
             self._strengths = self._compute_strengths()
             self._listen_(self.steps)
 
@@ -344,6 +349,8 @@ class Pruner(Generic[ModuleT]):
         self._listen_(now)
         if not self._is_due(now):
             self.steps, self._checked = now, checked
+            if self._asked.is_scheduled:
+                self._strengths = self._compute_strengths()
             return None
         # The last removal for a budget folds the gates into the weights.
         with self._removing(optimizers, may_fold=self.controller is not None):
@@ -467,6 +474,7 @@ class Pruner(Generic[ModuleT]):
             gated.pooled.slopes.load_(saved.squares)
             if self.controller is not None:
                 self.controller.load_state_dict(state["budget"])
+            self._units = self.units()
             self._strengths = self._compute_strengths()
             self._measuring.load_state_dict(state.get("measuring"))
             if state.get("folded", False):
@@ -627,6 +635,7 @@ class Pruner(Generic[ModuleT]):
 
     def _after_removal_(self, record: RemovalRecord | None) -> RemovalRecord | None:
         """Push on what is left, and tell the user."""
+        self._units = self.units()
         self._strengths = self._compute_strengths()
         if record is not None:
             warn_of_broken_kernels(self.model)
@@ -643,9 +652,7 @@ class Pruner(Generic[ModuleT]):
         return list(self._gated.units().values())
 
     def _compute_strengths(self) -> dict[str, float]:
-        strength = 0.0 if self._strength is None else self._strength
-        units = self._gated.units().values()
-        return {u.name: strength_of(strength, u) or 0.0 for u in units}
+        return self._asked.of(self._units, self.steps)
 
     def _check_running(self) -> None:
         if self._is_finished:
