@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import torch
 from torch import distributed
-from torch.distributed import checkpoint
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.optim import Optimizer
 
 from diffprune._core.digest import digest
@@ -66,7 +67,7 @@ def save_checkpoint(
     _wait()
     tensors = {"model": model_state, "optimizer": optimizer_state}
     with _one_is_enough():
-        checkpoint.save(tensors, checkpoint_id=part / _TENSORS)
+        save(tensors, checkpoint_id=part / _TENSORS)
     _wait()
     if _is_first():
         old = Path(f"{folder}.old")
@@ -101,7 +102,7 @@ def load_checkpoint(
     model_state, optimizer_state = get_state_dict(pruner.model, optimizer)
     tensors = {"model": model_state, "optimizer": optimizer_state}
     with _one_is_enough():
-        checkpoint.load(tensors, checkpoint_id=Path(folder) / _TENSORS)
+        load(tensors, checkpoint_id=Path(folder) / _TENSORS)
     set_state_dict(
         pruner.model,
         optimizer,
