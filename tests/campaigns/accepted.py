@@ -60,6 +60,7 @@ _LATER = "the workbench checks it when it is used, with the task at hand"
 
 ACCEPTED = (
     Accepted("*", "*", "None", "*None*", "None is the documented way to leave it out"),
+    Accepted("*", "*", "None", "*Optional*", "the same, as Python writes it"),
     Accepted("*", "*", "True", "*bool*", "it is a bool"),
     Accepted("*", "*", "0", "*float*", _NUMBER),
     Accepted("*", "*", "0", "*int*", "zero is in its range"),
@@ -120,6 +121,7 @@ ACCEPTED = (
     Accepted("*.OpRule", "*", "*", "*Callable*", "a rule that fails is a `RuleError`"),
     Accepted("*.OpRule", "axes", "*", "*", "a rule that fails is a `RuleError`"),
     Accepted("*.check_gate", "sizes", "*numbers", "*", "they are sizes"),
+    Accepted("*.testing.*", "loss", "module", "*", "a module is a function"),
     Accepted("*.random_keep", "groups", "*", "*", "of any groups"),
     Accepted("*.lab.sweep", "recipe", "*budget", "*", "what is varied replaces it"),
     Accepted("*.lab.sweep", "out", "*", "*PathLike*", _REPLACED),

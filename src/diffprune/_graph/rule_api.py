@@ -8,7 +8,7 @@ be cut. The other fields of an `OpRule` say what becomes of zeros and scales.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor, fx
 from torch._ops import OpOverload, OpOverloadPacket
@@ -78,6 +78,13 @@ class Value:
         return tuple(map(size, self.axes))
 
 
+class Product(NamedTuple):
+    """Factors whose product is the multiply-adds of one op, and the module it is in."""
+
+    axes: Axes
+    module: str
+
+
 @dataclass(frozen=True, eq=False)
 class Contraction:
     """An axis that is summed over: of one value, or of the product of two."""
@@ -119,7 +126,7 @@ class Facts:
 
     contractions: list[Contraction] = field(default_factory=list[Contraction])
     size_uses: list[SizeUse] = field(default_factory=list[SizeUse])
-    products: list[Axes] = field(default_factory=list[Axes])
+    products: list[Product] = field(default_factory=list[Product])
     heads: list[Axis] = field(default_factory=list[Axis])
     inside_heads: list[Axis] = field(default_factory=list[Axis])
     inside_values: list[Axis] = field(default_factory=list[Axis])
@@ -246,7 +253,7 @@ class Call:
 
     def multiply_adds(self, *axes: Axis) -> None:
         """Say that the op costs one multiply-add per element of this product."""
-        self.facts.products.append(axes)
+        self.facts.products.append(Product(axes, self.where.module))
 
     def broadcast(self, values: Iterable[Value]) -> Axes:
         """Axes of an element-wise op: operands of equal length are tied together."""

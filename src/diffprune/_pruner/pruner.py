@@ -4,13 +4,14 @@ The one place where gates, groups and surgery meet.
 """
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from html import escape
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -21,6 +22,7 @@ from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
+from diffprune._pruner.data_parallel import keep_up_to_date_
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
@@ -36,7 +38,6 @@ from diffprune._pruner.setup import (
     Gates,
     Heads,
     Schedule,
-    Strength,
     check_model,
     check_numbers,
     check_options,
@@ -44,9 +45,9 @@ from diffprune._pruner.setup import (
     default_gate,
     make_controller,
     make_gated_model_,
-    strength_of,
 )
 from diffprune._pruner.state import read_state
+from diffprune._pruner.strengths import Scheduled, Strength, Strengths
 from diffprune._pruner.summary import summarise
 from diffprune._pruner.trained_by import (
     add_gates_,
@@ -58,6 +59,9 @@ from diffprune._surgery.plan import Plan
 from diffprune.errors import FinishedError
 from diffprune.gates import GateLike
 from diffprune.gates.penalty import named_gates, parameter_groups
+
+if TYPE_CHECKING:
+    from diffprune._pruner.sharded import Sharding
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -76,6 +80,9 @@ class Pruner(Generic[ModuleT]):
         strength: *How hard*: how much open units are pushed to close. One number
             (start with 1e-4), a function of the group (`by_macs`, `by_parameters`), or
             either by name pattern; groups that no pattern matches are left whole.
+        steps: With it, `strength` is a function of progress, which is 0 at first and 1
+            after so many steps, and returns any of these: `lambda progress: 1e-4 *
+            progress`. What it returns at first decides which groups are left whole.
         budget: Instead of a strength, what the model may cost in the end; several are
             met in turn, from the largest to the smallest. Give one of the two.
         freeze: *Where*: names or patterns of layers to leave as they are.
@@ -123,7 +130,8 @@ class Pruner(Generic[ModuleT]):
         model: ModuleT,
         example_inputs: ExampleInputs,
         *,
-        strength: Strength | None = None,
+        strength: Strength | Scheduled | None = None,
+        steps: int | None = None,
         budget: Budgets | None = None,
         freeze: Sequence[str] = (),
         heads: Heads = "both",
@@ -139,23 +147,24 @@ class Pruner(Generic[ModuleT]):
         on_unknown_state: Literal["refuse", "reset"] = "refuse",
     ) -> None:
         when = {"remove_every": remove_every, "reopen": reopen, "patience": patience}
-        check_options(strength, budget, on_budget, **when)
+        check_options(strength, budget, on_budget, steps, **when)
         self._remove_every = REMOVE_EVERY if remove_every is None else remove_every
         reopen = REOPEN if reopen is None else reopen
         patience = PATIENCE if patience is None else patience
         check_numbers(self._remove_every, reopen, patience, round_to)
         check_model(model)
         self.steps = 0
-        self._strength = strength
+        self._asked = Strengths(strength, steps)
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
+        self._sharding: Sharding | None = None
         self._checked: tuple[int, ...] = ()
         placed = [t for gate in named_gates(model).values() for t in _tensors(gate)]
         with all_or_nothing(model, overwritten=placed):
             self._gated = make_gated_model_(
                 model,
                 example_inputs,
-                strength=strength,
+                strength=None if strength is None else self._asked.at(0),
                 gate=gate,
                 freeze=freeze,
                 heads=heads,
@@ -174,6 +183,8 @@ class Pruner(Generic[ModuleT]):
                     budget, self._gated, self._measuring.orders, round_to
                 )
             )
+            self._units = self.units()
+            self._asked.check(self._units)
             self._strengths = self._compute_strengths()
             self._listen_(self.steps)
 
@@ -253,6 +264,42 @@ class Pruner(Generic[ModuleT]):
         self._gated.copies.append(find_copy(self.model, model))
 
     @door
+    def add_wrapper(self, wrapper: DistributedDataParallel) -> None:
+        """Let a wrapper around the model follow what comes before its first call.
+
+        Wrappers follow removals by themselves. This is for one that exists when a
+        checkpoint is loaded.
+
+        Args:
+            wrapper: Holds the parameters that the model has now.
+
+        Raises:
+            ArgumentError: If it holds others, or cannot follow.
+        """
+        keep_up_to_date_(wrapper, self._processes)
+
+    @door
+    def shard_(self, shard: Callable[[Any], object]) -> None:
+        """Divide the model among all processes, and again after every removal.
+
+        Gates are not divided. Make the optimizer after this.
+
+        Args:
+            shard: Divides the model it is given: `fully_shard`, or a function that
+                calls it for some layers first.
+
+        Raises:
+            ArgumentError: If there are no processes, or the function does not divide
+                the model among all of them.
+        """
+        from diffprune._pruner.sharded import Sharding  # noqa: PLC0415 - slow to import
+
+        self._check_running()
+        self._sharding = Sharding.of_(
+            self.model, self._placed(), shard, self._processes
+        )
+
+    @door
     def add_to(
         self,
         optimizer: Optimizer,
@@ -306,10 +353,11 @@ class Pruner(Generic[ModuleT]):
         self._listen_(now)
         if not self._is_due(now):
             self.steps, self._checked = now, checked
+            if self._asked.is_scheduled:
+                self._strengths = self._compute_strengths()
             return None
         # The last removal for a budget folds the gates into the weights.
-        folded = [] if self.controller is None else self._gated.tensors()
-        with self._all_or_nothing(optimizers, folded), self._agreeing():
+        with self._removing(optimizers, may_fold=self.controller is not None):
             self.steps, self._checked = now, checked
             if self.controller is not None:
                 return self._follow_(self.controller, optimizers)
@@ -329,7 +377,7 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         if not optimizers:
             check_not_training(self.model)
-        with self._all_or_nothing(optimizers), self._agreeing():
+        with self._removing(optimizers, may_fold=False):
             return self._remove_closed_(optimizers)
 
     def finalize(self, *optimizers: Optimizer) -> ModuleT:
@@ -346,8 +394,7 @@ class Pruner(Generic[ModuleT]):
             ArgumentError: If an optimizer cannot follow; nothing has changed.
         """
         self._check_running()
-        tensors = self._gated.tensors()
-        with self._all_or_nothing(optimizers, tensors), self._agreeing():
+        with self._removing(optimizers, may_fold=True):
             if not self._gated.is_folded and self._is_finite():
                 if self.controller is not None:
                     self._meet_(self.controller, optimizers)
@@ -357,6 +404,8 @@ class Pruner(Generic[ModuleT]):
             self._gated.fold_()
             self._gated.release_()
             self._is_finished = True
+        if self._sharding is not None:
+            self._sharding.end_(self.model, optimizers)
         return self.model
 
     def __repr__(self) -> str:
@@ -417,7 +466,7 @@ class Pruner(Generic[ModuleT]):
         first = gated.first_groups
         saved = read_state(state, first, gated.placement.units(first))
         check_same_budget(state.get("budget"), self.controller)
-        with self._all_or_nothing(optimizers, gated.tensors()):
+        with self._whole(optimizers), self._all_or_nothing(optimizers, gated.tensors()):
             is_unfolded = gated.is_folded and not state.get("folded", False)
             if is_unfolded or not self._has_units_of(state):
                 self._measuring.forget_()  # of readers that had another shape
@@ -429,6 +478,7 @@ class Pruner(Generic[ModuleT]):
             gated.pooled.slopes.load_(saved.squares)
             if self.controller is not None:
                 self.controller.load_state_dict(state["budget"])
+            self._units = self.units()
             self._strengths = self._compute_strengths()
             self._measuring.load_state_dict(state.get("measuring"))
             if state.get("folded", False):
@@ -548,6 +598,26 @@ class Pruner(Generic[ModuleT]):
             stacklevel=3,
         )
 
+    def _whole(self, optimizers: Sequence[Optimizer]) -> AbstractContextManager[None]:
+        """Have the whole model in this process, though it may be divided."""
+        if self._sharding is None:
+            return nullcontext()
+        return self._sharding.whole(self.model, self._placed, optimizers)
+
+    def _placed(self) -> list[GateLike]:
+        """The gates that the model has."""
+        return [] if self._gated.is_folded else [*self.gates.values()]
+
+    @contextmanager
+    def _removing(
+        self, optimizers: Sequence[Optimizer], *, may_fold: bool
+    ) -> Generator[None]:
+        """Remove units in all processes, or change nothing in any."""
+        with self._whole(optimizers):
+            folded = self._gated.tensors() if may_fold else []
+            with self._all_or_nothing(optimizers, folded), self._agreeing():
+                yield
+
     def _all_or_nothing(
         self, optimizers: Sequence[Optimizer], overwritten: Sequence[Tensor] = ()
     ) -> AbstractContextManager[None]:
@@ -569,6 +639,7 @@ class Pruner(Generic[ModuleT]):
 
     def _after_removal_(self, record: RemovalRecord | None) -> RemovalRecord | None:
         """Push on what is left, and tell the user."""
+        self._units = self.units()
         self._strengths = self._compute_strengths()
         if record is not None:
             warn_of_broken_kernels(self.model)
@@ -585,9 +656,7 @@ class Pruner(Generic[ModuleT]):
         return list(self._gated.units().values())
 
     def _compute_strengths(self) -> dict[str, float]:
-        strength = 0.0 if self._strength is None else self._strength
-        units = self._gated.units().values()
-        return {u.name: strength_of(strength, u) or 0.0 for u in units}
+        return self._asked.of(self._units, self.steps)
 
     def _check_running(self) -> None:
         if self._is_finished:

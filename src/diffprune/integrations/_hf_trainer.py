@@ -21,8 +21,8 @@ from diffprune.errors import ArgumentError
 from diffprune.integrations._hf_widths import EqualWidths
 from diffprune.integrations._training import (
     add_penalty_,
-    check_alone,
     check_held,
+    check_processes,
     check_pruner_options,
     set_gates_apart_,
     with_steps,
@@ -82,7 +82,9 @@ class Pruning(TrainerCallback):
     ) -> None:
         """Gate the model, before an optimizer is made or a checkpoint is loaded."""
         del state, control
-        check_alone(args.world_size)
+        sharing = [kind for kind in ("deepspeed", "fsdp") if getattr(args, kind, None)]
+        kind = " and ".join(sharing)
+        check_processes(args.world_size, kind, is_data_parallel=not sharing)
         model: nn.Module = kwargs["model"]
         options = dict(self._options)
         options["budget"] = with_steps(options.get("budget"), args.max_steps)

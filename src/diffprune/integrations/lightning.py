@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.optim import Optimizer
@@ -20,8 +21,8 @@ from diffprune._surgery.first_shapes import FirstShapes
 from diffprune.errors import ArgumentError
 from diffprune.integrations._training import (
     add_penalty_,
-    check_alone,
     check_held,
+    check_processes,
     check_pruner_options,
     set_gates_apart_,
     with_steps,
@@ -183,7 +184,7 @@ class Pruning(Callback):
             )
         if self.pruner is not None:
             return
-        check_alone(trainer.world_size)
+        _check_strategy(trainer)
         if any(True for _ in self._copies(trainer, pl_module)):
             raise ArgumentError(
                 "a callback has copied the module before it got its gates.\n"
@@ -275,6 +276,25 @@ def load_from_checkpoint(
     module: Any = Loading.load_from_checkpoint(checkpoint_path, **options)
     module.__class__ = cls
     return module
+
+
+def _check_strategy(trainer: Trainer) -> None:
+    """Refuse strategies whose processes hold or hand back the module otherwise.
+
+    Raises:
+        ArgumentError: If it is such a strategy.
+    """
+    strategy = trainer.strategy
+    # Processes that Lightning forks hand weights back to a module that is still whole.
+    is_ddp = (
+        isinstance(strategy, DDPStrategy)
+        and not isinstance(strategy, DeepSpeedStrategy)
+        and strategy._start_method == "popen"  # noqa: SLF001 - nothing public tells
+    )
+    kind = f"Lightning's {type(strategy).__name__}"
+    if isinstance(strategy, DDPStrategy) and not is_ddp:
+        kind += ' of another kind than `strategy="ddp"`'
+    check_processes(trainer.world_size, kind, is_data_parallel=is_ddp)
 
 
 def _metrics(record: RemovalRecord) -> dict[str, float]:
