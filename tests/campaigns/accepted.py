@@ -122,6 +122,7 @@ ACCEPTED = (
     Accepted("*.OpRule", "axes", "*", "*", "a rule that fails is a `RuleError`"),
     Accepted("*.check_gate", "sizes", "*numbers", "*", "they are sizes"),
     Accepted("*.testing.*", "loss", "module", "*", "a module is a function"),
+    Accepted("*.testing.*", "optimizer", "*class", "*", "a class makes optimizers"),
     Accepted("*.random_keep", "groups", "*", "*", "of any groups"),
     Accepted("*.lab.sweep", "recipe", "*budget", "*", "what is varied replaces it"),
     Accepted("*.lab.sweep", "out", "*", "*PathLike*", _REPLACED),
