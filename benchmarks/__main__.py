@@ -11,6 +11,7 @@ from rich.table import Table
 from . import (
     certificate_cost,
     data_share,
+    evidence_cost,
     gate_speed,
     graph_scale,
     graph_speed,
@@ -24,6 +25,7 @@ from ._timing import Measurement
 BENCHMARKS = {
     "certificate_cost": certificate_cost,
     "data_share": data_share,
+    "evidence_cost": evidence_cost,
     "gate_speed": gate_speed,
     "graph_scale": graph_scale,
     "graph_speed": graph_speed,

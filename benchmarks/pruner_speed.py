@@ -85,10 +85,10 @@ def make_step(
     """A training step of a fresh network."""
     model = case.build()
     pruner = dp.Pruner(model, case.x[:2], strength=1e-5) if gated else None
-    return _loop(model, case.x, case.y, pruner, fused=fused)
+    return loop(model, case.x, case.y, pruner, fused=fused)
 
 
-def _loop(
+def loop(
     model: nn.Module,
     x: Tensor,
     y: Tensor,
@@ -96,6 +96,7 @@ def _loop(
     *,
     fused: bool | None = None,
 ) -> Callable[[], None]:
+    """A training step of a network, gated or not."""
     groups = pruner.parameter_groups(lr=1e-4) if pruner else model.parameters()
     optimizer = torch.optim.Adam(groups, lr=1e-4, fused=fused)
 
@@ -142,8 +143,8 @@ def _idle_step(case: Case) -> Measurement:
 
 
 def _after_removal(x: Tensor, y: Tensor, *, fused: bool | None) -> Measurement:
-    gated = _loop(*_with(_shrunk(x, gated=True), x, y))
-    plain = _loop(*_with(_shrunk(x, gated=False), x, y), fused=fused)
+    gated = loop(*_with(_shrunk(x, gated=True), x, y))
+    plain = loop(*_with(_shrunk(x, gated=False), x, y), fused=fused)
     name = "LeNet-5 at 10-20-320-87"
     names = (f"{name}, gated", f"{name}, plain{_adam(fused)}")
     return ratio(gated, plain, names=names, rounds=200, target=1.10)

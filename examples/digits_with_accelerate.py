@@ -22,7 +22,7 @@ budget = dp.Budget(macs=0.25, steps=epochs * len(loader) // accumulated)
 pruner = dp.Pruner(model, data.tensors[0][:2], budget=budget)  # new
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
-register(accelerator, pruner, optimizer)  # new
+register(accelerator, pruner, optimizer, model=model)  # new
 
 for epoch in range(epochs):
     for x, y in loader:

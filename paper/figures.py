@@ -27,6 +27,12 @@ _RUNS: Final = {"original": "#555555", "low": "#4477aa", "high": "#cc5522"}
 _ORIGINAL: Final = "wrn-10-1-dense"
 _NAMES: Final = {_ORIGINAL: "original", "wrn-10-1-low": "low", "wrn-10-1-high": "high"}
 _COSTS: Final = {"weights": "weights", "macs": "multiply-adds", "error": "error, %"}
+_LENGTHS: Final = {
+    "published": "#888888",
+    "here, a few epochs": "#cc5522",
+    "here, 200 epochs": "#4477aa",
+}
+_LONG: Final = 200
 _SPECIFICATION: Final = re.compile(r"<metadata>(.*?)</metadata>", re.DOTALL)
 
 Timings: TypeAlias = Mapping[tuple[str, int], float]
@@ -142,7 +148,7 @@ def table1_rows(found: Mapping[str, Sequence[Result]]) -> Iterator[dict[str, Any
         for one in networks:
             yield {
                 "system": system,
-                "kind": f"here, {one.epochs} epochs" if one.epochs else one.where,
+                "kind": _kind(one),
                 "weights": one.widths.weights,
                 "macs": one.widths.macs,
                 "error": one.error,
@@ -220,11 +226,17 @@ def _panel(
     return (base.mark_circle(size=50) + names).properties(width=300, height=300)
 
 
+def _kind(one: Result) -> str:
+    published, short, long = _LENGTHS
+    if one.where == published:
+        return published
+    return long if one.epochs >= _LONG else short
+
+
 def _systems(
     rows: Sequence[Mapping[str, Any]], systems: Sequence[str], cost: str
 ) -> alt.Chart:
-    kinds = sorted({row["kind"] for row in rows}, key=lambda kind: (len(kind), kind))
-    colours = alt.Scale(domain=kinds, range=["#888888", "#cc5522", "#4477aa"])
+    colours = alt.Scale(domain=[*_LENGTHS], range=[*_LENGTHS.values()])
     names = alt.Axis(grid=True, labels=cost == "weights")
     axis = alt.Axis(format="~g" if cost == "error" else "~s", tickCount=5)
     return (

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
+from diffprune._core.files import write_text
 from diffprune.errors import ArgumentError
 from diffprune.lab import Run, read_run
 from diffprune.lab.runs import records as files
@@ -75,10 +76,7 @@ def write_figures(path: Path, command: str, **figures: object) -> None:
         "machine": platform.machine(),
         **figures,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".part")
-    draft.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    draft.replace(path)
+    write_text(path, json.dumps(record, indent=2) + "\n")
 
 
 def read_figures(path: Path, command: str) -> Mapping[str, Any]:

@@ -1,3 +1,4 @@
+import shutil
 import sys
 
 import pytest
@@ -29,3 +30,18 @@ def accelerate_forgets():
     yield
     if state := sys.modules.get("accelerate.state"):
         state.AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Debian's browser, driven by Playwright; pages are nothing without one."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no `chromium` on the PATH: pages were not opened in a browser")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright drives the browser"
+    )
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()

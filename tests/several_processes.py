@@ -2,6 +2,7 @@
 
 import datetime as dt
 import multiprocessing
+import os
 import pickle
 import tempfile
 import traceback
@@ -43,6 +44,12 @@ def run(scene, *args, count=2, patience=60, may_die=()):
 
 
 def _child(rank, scene, args, count, patience, folder):
+    numbers = {"RANK": rank, "LOCAL_RANK": rank}
+    numbers |= {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+    os.environ.update({name: str(number) for name, number in numbers.items()})
+    # As torchrun says it; trainers do not ask who has made the group.
+    os.environ.update(TORCHELASTIC_RUN_ID="test", MASTER_ADDR="localhost")
+    os.environ.update(MASTER_PORT="0")
     distributed.init_process_group(
         "gloo",
         init_method=f"file://{folder}/meeting",
@@ -57,4 +64,5 @@ def _child(rank, scene, args, count, patience, folder):
     part = Path(folder, f"{rank}.part")
     part.write_bytes(pickle.dumps(outcome))
     part.rename(Path(folder, str(rank)))
-    distributed.destroy_process_group()
+    if distributed.is_initialized():
+        distributed.destroy_process_group()

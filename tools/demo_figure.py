@@ -14,8 +14,14 @@ ROOT = Path(__file__).parent.parent
 METRICS = ROOT / "results" / "demo" / "seed-0-metrics.jsonl"
 PICTURE = ROOT / "docs" / "assets" / "demo.svg"
 
-LAYERS = {"conv1": 20, "conv2": 50, "flat": 800, "fc1": 500}
-COLOURS = ("#4477aa", "#228833", "#aa3377", "#cc7722")
+LAYERS = {"conv1": 20, "conv2": 50, "fc1": 500}
+COLOURS = ("#4a86c5", "#2f9a45", "#c0579a")
+"""Told apart, and legible on light and on dark."""
+STYLE = (
+    "<style>.paper{fill:#fff}.ink{fill:#333}.line{stroke:#ddd}"
+    "@media(prefers-color-scheme:dark)"
+    "{.paper{fill:#1e2129}.ink{fill:#d5dae3}.line{stroke:#3b4250}}</style>"
+)
 WIDTH, HEIGHT = 720, 330
 LEFT, RIGHT, TOP, BOTTOM = 60, 590, 50, 280
 
@@ -34,7 +40,7 @@ def read(metrics: Path) -> list[Epoch]:
     widths = [(line["number"], line["raw"]) for line in lines]
     return [
         Epoch(0, list(LAYERS.values())),
-        *(Epoch(n, [left[f"gate_{name}"] for name in LAYERS]) for n, left in widths),
+        *(Epoch(n, [left[name] for name in LAYERS]) for n, left in widths),
     ]
 
 
@@ -44,7 +50,8 @@ def draw(epochs: Sequence[Epoch]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {box}>',
-            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+            STYLE,
+            f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}" rx="8"/>',
             _text(LEFT, 25, "LeNet-5 on handwritten digits: open units, in %"),
             *_frame(epochs[-1].number),
             *_curves(epochs),
@@ -56,7 +63,7 @@ def draw(epochs: Sequence[Epoch]) -> str:
 def _frame(last: int) -> Iterable[str]:
     for percent in (0, 25, 50, 75, 100):
         y = _y(percent)
-        yield f'<path d="M{LEFT} {y}H{RIGHT}" stroke="#ddd"/>'
+        yield f'<path d="M{LEFT} {y}H{RIGHT}" class="line"/>'
         yield _text(LEFT - 8, y + 4, str(percent), anchor="end")
     for number in range(0, last + 1, 5):
         yield _text(_x(number, last), BOTTOM + 20, str(number), anchor="middle")
@@ -96,10 +103,11 @@ def _y(percent: float) -> float:
 
 
 def _text(
-    x: float, y: float, text: str, *, anchor: str = "start", colour: str = "#333"
+    x: float, y: float, text: str, *, anchor: str = "start", colour: str | None = None
 ) -> str:
     where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
-    return f'<text {where} fill="{colour}">{text}</text>'
+    look = 'class="ink"' if colour is None else f'fill="{colour}"'
+    return f"<text {where} {look}>{text}</text>"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Markdown tables of the README and the site, made from the records.
 
-`python -m tools.tables` prints every table and refreshes those in README.md. In the
-site they are filled in when it is built. A table stands between two comments:
+`python -m tools.tables` prints every table and refreshes those in README.md and docs,
+so that they can be read without the site. A table stands between two comments:
 
     <!-- table: demo -->
     <!-- end -->
@@ -27,7 +27,6 @@ from paper.records import read_figures, read_records
 from paper.tables.comparison_table import comparison_table, read_comparison
 
 ROOT: Final = Path(__file__).parent.parent
-README: Final = ROOT / "README.md"
 
 Record = Mapping[str, Any]
 Row = Sequence[str]
@@ -52,11 +51,16 @@ def fill(text: str, root: Path = ROOT) -> str:
     )
 
 
+def pages() -> list[Path]:
+    """The pages that have tables."""
+    everything = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [p for p in everything if _SLOT.search(p.read_text(encoding="utf-8"))]
+
+
 def demo(root: Path) -> str:
     """The demo, a row for every seed."""
     header = (
-        "seed", "test error, dense", "pruned", "open gates", "connected units",
-        "parameters", "MACs per image",
+        "seed", "test error, dense", "pruned", "units", "parameters", "MACs per image"
     )  # fmt: skip
     paths = sorted((root / "results" / "demo").glob("seed-?.json"))
     return _table(header, map(_demo_row, map(_load, paths)), "diffprune demo --seed 0")
@@ -221,8 +225,7 @@ def _demo_row(record: Record) -> Row:
         str(record["seed"]),
         f"{dense['test_error']:.2f} %",
         f"{pruned['test_error']:.2f} %",
-        "-".join(map(str, pruned["raw_widths"])),
-        "-".join(map(str, pruned["effective_widths"])),
+        "-".join(map(str, pruned["units"].values())),
         _of(pruned["parameters"], dense["parameters"]),
         _of(pruned["macs"], dense["macs"]),
     )
@@ -276,10 +279,12 @@ def _load(path: Path) -> Record:
 
 
 def main() -> None:
-    """Print all tables, and refresh those of the README."""
+    """Print all tables, and refresh those of the pages."""
     for name, make in TABLES.items():
         sys.stdout.write(f"{name}\n\n{make(ROOT)}\n\n")
-    README.write_text(fill(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for page in pages():
+        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
+        sys.stdout.write(f"Written to {page.relative_to(ROOT)}.\n")
 
 
 if __name__ == "__main__":

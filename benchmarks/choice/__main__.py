@@ -1,22 +1,29 @@
 """The command: makes what has no record yet, then prints the table.
 
-`--table` only prints; names of tasks confine it to them. It needs Torch-Pruning: `make
-choice` runs it in an environment of its own.
+It needs Torch-Pruning: `make choice` runs it in an environment of its own. `--table`
+only prints, and needs nothing.
 """
 
-import sys
+import argparse
 
 from benchmarks.choice import record, table
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Run, then print."""
-    if "--table" not in arguments:
-        from benchmarks.choice.runner import run  # noqa: PLC0415 - needs Torch-Pruning
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tasks", nargs="*", help="only these tasks")
+    parser.add_argument("--table", action="store_true", help="only print")
+    parser.add_argument("--method", action="append", default=[], help="only this one")
+    parser.add_argument("--target", action="append", type=float, default=[])
+    parser.add_argument("--seed", action="append", type=int, default=[])
+    given = parser.parse_args()
+    if not given.table:
+        from benchmarks.choice.runner import Part, run  # noqa: PLC0415 - needs Torch-Pruning
 
-        run(arguments)
+        run(Part(given.tasks, given.method, given.target, given.seed))
     print(table.markdown([*record.load().values()]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -6,7 +6,15 @@ from functools import partial
 from torch import nn
 
 from benchmarks.choice import ours, peer
-from benchmarks.choice.names import BY_HAND, LOT, OURS, REFIT, SCRATCH
+from benchmarks.choice.names import (
+    BY_HAND,
+    GATED,
+    GATED_SCRATCH,
+    LOT,
+    OURS,
+    REFIT,
+    SCRATCH,
+)
 from benchmarks.choice.tasks import Task
 
 MakeCut = Callable[[nn.Module, Task, int, float], ours.Cut]
@@ -38,5 +46,7 @@ def compared(peers: Sequence[str], compute: float) -> list[str]:
     if not compute:
         with_refit = [name + REFIT for name in (*peers, LOT)]
         return [OURS, *peers, LOT, *with_refit]
-    telling = [OURS, peers[0], peers[0] + REFIT, SCRATCH]
-    return telling if compute == 1 else [*telling, *peers[1:], LOT + REFIT]
+    telling = [OURS, GATED, peers[0], peers[0] + REFIT, SCRATCH]
+    if compute == 1:
+        return [*telling, GATED_SCRATCH]
+    return [*telling, *peers[1:], LOT + REFIT]

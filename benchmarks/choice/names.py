@@ -3,6 +3,8 @@
 from typing import Final
 
 OURS: Final = "diffprune"
+GATED: Final = "diffprune, Pruner"
+GATED_SCRATCH: Final = "diffprune, Pruner from scratch"
 LOT: Final = "random units"
 SCRATCH: Final = "uniform width, from scratch"
 REFIT: Final = " + refit"

@@ -8,17 +8,17 @@ import hashlib
 import time
 import warnings
 from collections.abc import Collection, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 from torch import nn
 
-from benchmarks.choice import peer, record
+from benchmarks.choice import gated, peer, record
 from benchmarks.choice.methods import compared, maker
-from benchmarks.choice.names import BY_HAND
+from benchmarks.choice.names import BY_HAND, GATED, GATED_SCRATCH
 from benchmarks.choice.record import Record
 from benchmarks.choice.tasks import BATCH, RATES, TASKS, Task
 from benchmarks.choice.training import macs, quality, train_
@@ -35,19 +35,42 @@ KEPT_PEERS: Final = 3
 _FOLDER: Final = ROOT / "build" / "choice"
 
 
-def run(names: Collection[str] = ()) -> None:
-    """Make all that is missing.
+@dataclass(frozen=True)
+class Part:
+    """A part of the table; what is empty is not confined.
 
-    Args:
-        names: Tasks to confine it to; none means all.
+    Attributes:
+        tasks: Names of tasks.
+        methods: Names of methods.
+        targets: Parts of the multiply-adds.
+        seeds: Seeds.
     """
+
+    tasks: Collection[str] = ()
+    methods: Collection[str] = ()
+    targets: Collection[float] = ()
+    seeds: Collection[int] = ()
+
+    def has(self, asked: Record) -> bool:
+        """Whether a cell is in it."""
+        wanted = (
+            (self.methods, asked.method),
+            (self.targets, asked.target),
+            (self.seeds, asked.seed),
+        )
+        return all(not some or one in some for some, one in wanted)
+
+
+def run(part: Part) -> None:
+    """Make all that is missing of a part of the table."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")  # Torch-Pruning's own, and torch's about oneDNN
     free = [(seed, 0.0) for seed in SEEDS]
     trained = [(seed, compute) for seed in SEEDS for compute in COMPUTES]
     for seed, compute in [*free, *trained]:
-        for asked in _cells(names or TASKS, seed, compute):
-            _measured(asked)
+        for asked in _cells(part.tasks or TASKS, seed, compute):
+            if part.has(asked):
+                _measured(asked)
 
 
 def _cells(names: Collection[str], seed: int, compute: float) -> Iterator[Record]:
@@ -150,9 +173,46 @@ def _small(task: Task, asked: Record) -> tuple[nn.Module, Record]:
         model, figures = torch.load(path, weights_only=False)
         return model, replace(asked, **figures)
     whole = _dense(task, asked.seed)
-    cut = maker(asked.method)(whole, task, asked.seed, asked.target)
+    found = _gated if asked.method in {GATED, GATED_SCRATCH} else _cut
+    model, figures = found(whole, task, asked)
+    if figures["steps"]:
+        _save((model, figures), path)
+    return model, replace(asked, **figures)
+
+
+def _gated(
+    whole: nn.Module, task: Task, asked: Record
+) -> tuple[nn.Module, dict[str, Any]]:
+    """What a pruner makes of a network while it trains."""
+    made = gated.train(
+        whole,
+        task,
+        asked.seed,
+        target=asked.target,
+        compute=asked.compute,
+        rate=asked.rate * task.rate,
+        is_pretrained=asked.method == GATED,
+    )
+    return made.model, {
+        "macs": _part(made.model, whole, task),
+        "steps": made.steps,
+        "charged": made.charged,
+        "seconds": round(made.seconds, 2),
+        "recipe": {**_recipe(task), "compute": round(made.compute, 4)},
+    }
+
+
+def _part(model: nn.Module, whole: nn.Module, task: Task) -> float:
     image = task.data().train.images[:1]
-    part = macs(cut.model, image) / macs(whole, image)
+    return macs(model, image) / macs(whole, image)
+
+
+def _cut(
+    whole: nn.Module, task: Task, asked: Record
+) -> tuple[nn.Module, dict[str, Any]]:
+    """What a method cuts, trained as long as asked."""
+    cut = maker(asked.method)(whole, task, asked.seed, asked.target)
+    part = _part(cut.model, whole, task)
     images = asked.compute * task.examples - cut.charged
     steps = max(0, int(images / part / BATCH)) if asked.compute else 0
     start = time.process_time()
@@ -163,16 +223,13 @@ def _small(task: Task, asked: Record) -> tuple[nn.Module, Record]:
         rate = asked.rate * task.rate
         train_(cut.model, task, 100 + asked.seed, steps, rate)
     seconds = cut.seconds + time.process_time() - start
-    figures = {
+    return cut.model, {
         "macs": part,
         "steps": steps,
         "charged": cut.charged,
         "seconds": round(seconds, 2),
         "recipe": _recipe(task),
     }
-    if steps:
-        _save((cut.model, figures), path)
-    return cut.model, replace(asked, **figures)
 
 
 def _digest(asked: Record) -> str:

@@ -121,7 +121,8 @@ def _hold_zeros_(model: nn.Module) -> None:
 
 def _recipe(name: str, **given: Any) -> Recipe:  # noqa: ANN401 - those of a Recipe
     """What most reference codes share, but for what is given."""
-    numbers: dict[str, Any] = {"epochs": 200, "strength": _PER_IMAGE, **given}
+    shared = {"epochs": 200, "batch_size": 100, "lr": 1e-3, "strength": _PER_IMAGE}
+    numbers: dict[str, Any] = {**shared, **given}
     return Recipe(name=name, **numbers)
 
 

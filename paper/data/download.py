@@ -23,6 +23,7 @@ import numpy as np
 import pooch
 from numpy.typing import NDArray
 
+from diffprune._core.files import written_whole
 from diffprune.errors import DiffpruneError
 
 DATA_VARIABLE: Final = "DIFFPRUNE_DATA"
@@ -215,11 +216,8 @@ def _read(path: Path) -> Arrays:
 
 
 def _write(path: Path, arrays: Arrays) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        fresh = Path(scratch) / path.name
-        np.savez(fresh, allow_pickle=False, **arrays)
-        fresh.replace(path)
+    with written_whole(path) as fresh, fresh.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
 
 
 def _advice(data: DataSet) -> str:

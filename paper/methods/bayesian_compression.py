@@ -15,7 +15,7 @@ from typing import Final, final
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.types import Float
+from diffprune._core.types import Bool, Float
 from diffprune.gates import BaseGate
 from paper.methods import log_uniform
 
@@ -107,10 +107,11 @@ class Horseshoe(_RandomScale):
         size: Number of units.
         global_scale: Scale of the layer's Gamma prior.
         threshold: Units whose negative log-mode reaches it are closed; by default the
-            middle between the least and the greatest of the layer.
+            middle between the least and the greatest of the layer. The first cut fixes
+            it, because the middle of what is left is another.
     """
 
-    shared = frozenset({"layer_mean", "layer_log_var"})
+    shared = frozenset({"layer_mean", "layer_log_var", "threshold"})
 
     def __init__(
         self,
@@ -120,11 +121,16 @@ class Horseshoe(_RandomScale):
         threshold: float | None = None,
     ) -> None:
         super().__init__()
-        self.global_scale, self.threshold = global_scale, threshold
+        self.global_scale = global_scale
+        fixed = math.nan if threshold is None else threshold
+        self.register_buffer("threshold", torch.tensor(fixed))
         self.mean = nn.Parameter(torch.zeros(size, 2))  # Gamma, inverse Gamma
         self.log_var = nn.Parameter(torch.full((size, 2), -9.0))
         self.layer_mean = nn.Parameter(torch.tensor([-3.0, 0.0]))
         self.layer_log_var = nn.Parameter(torch.full((2,), -9.0))
+
+    threshold: Float[Tensor, ""]
+    """Not a number as long as it is the middle."""
 
     @property
     def size(self) -> int:
@@ -155,11 +161,22 @@ class Horseshoe(_RandomScale):
         """How far the log-mode of each scale is above what counts as closed."""
         mean, variance = self.log_scale()
         level = variance - mean
-        if self.threshold is not None:
-            return self.threshold - level
-        middle = (level.max() + level.min()).detach() / 2
+        return self._bound(level.detach()) - level
+
+    def keep_(self, mask: Bool[Tensor, " units"]) -> None:
+        """Forget the units outside `mask`; those that stay are open as they were."""
+        mean, variance = self.log_scale()
+        bound = self._bound((variance - mean).detach())
+        super().keep_(mask)
+        self.threshold = bound
+
+    def _bound(self, level: Float[Tensor, " units"]) -> Float[Tensor, ""]:
+        """The negative log-mode at which units are closed."""
+        least, greatest = level.min(), level.max()
         # A layer whose units are all alike has nothing to tell apart.
-        return (middle - level).clamp(min=_ALIKE - (level.max() - level.min()))
+        is_told_apart = greatest - least >= _ALIKE
+        middle = torch.where(is_told_apart, (least + greatest) / 2, greatest + _ALIKE)
+        return torch.where(self.threshold.isnan(), middle, self.threshold)
 
     def penalty(self) -> Float[Tensor, ""]:
         """The divergence from the priors, of units and layer."""

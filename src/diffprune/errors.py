@@ -37,7 +37,11 @@ class ExportError(DiffpruneError, RuntimeError):
 
 
 class StorageError(DiffpruneError, OSError):
-    """A file that could not be written; what was there before is as it was."""
+    """A file that could not be read or written; what was there before is as it was."""
+
+
+class MissingFileError(StorageError, FileNotFoundError):
+    """A file that is not there."""
 
 
 class FinishedError(DiffpruneError, RuntimeError):

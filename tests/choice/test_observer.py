@@ -115,3 +115,34 @@ def test_a_state_goes_on_in_another_process():
     for name, order in rest.leaving(nothing).items():
         assert torch.equal(order.worth, expected[name].worth)
     assert len(rest.inputs) == len(whole.inputs)
+
+
+class Around(nn.Module):
+    """A trainer calls it to run a training step, which calls it with its inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = net()
+
+    def forward(self, x, y=None):
+        return self.net(x) if y is None else F.cross_entropy(self(x), y)
+
+
+def test_of_a_call_within_a_call_the_inner_one_counts():
+    model, other = Around(), Around()
+    groups = [*find_groups(model, X[:2])]
+    found = Observer(model, groups, 20, 20)
+    expected = Observer(other, groups, 20, 20)
+    model(X, Y).backward()
+    F.cross_entropy(other(X), Y).backward()
+    nothing = {group.name: torch.zeros(group.size).double() for group in groups}
+    for observer in (found, expected):
+        observer.end_step(None)
+    for name, leaving in found.leaving(nothing).items():
+        assert torch.equal(leaving.worth, expected.leaving(nothing)[name].worth)
+        assert leaving.is_compensated
+    assert [len(inputs) for inputs in found.inputs] == [1]
+    assert torch.equal(found.inputs[0][0], X)
+    with torch.no_grad():
+        model(X)
+    assert found.is_ready

@@ -80,7 +80,8 @@ def test_other_parametrizations_stay(layer):
 
 def test_an_unknown_parameter_lists_the_known_ones(layer):
     with pytest.raises(
-        UnknownNameError, match="no ungated parameter 'kernel'; it has weight, bias"
+        UnknownNameError,
+        match="parameter of the name 'kernel'; it has weight, bias",
     ):
         gate_weight(layer, "kernel")
 
@@ -88,11 +89,14 @@ def test_an_unknown_parameter_lists_the_known_ones(layer):
 def test_a_parameter_is_gated_once(layer):
     gate_weight(layer)
     with pytest.raises(
-        UnknownNameError, match="no ungated parameter 'weight'; it has bias"
+        UnknownNameError, match="parameter of the name 'weight'; it has bias"
     ):
         gate_weight(layer)
 
 
 def test_the_index_must_fit(layer):
-    with pytest.raises(ArgumentError, match=r"shape of weight, \(3, 4\), got \(4, 3\)"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"shape of weight, \(3, 4\), .* shape \(4, 3\)",
+    ):
         gate_weight(layer, index=torch.zeros(4, 3, dtype=torch.int64))

@@ -133,13 +133,13 @@ FAILING = {
         lambda: nn.Linear(4, 5, device="meta"),
         (2, 4),
         ArgumentError,
-        r"`weight` is on the meta device.*\nFirst give it some: `model.to_empty",
+        r"`weight` of the model is on the meta device.*\nFirst give it some: ",
     ),
     "lazy": (
         lambda: nn.LazyLinear(5),
         (2, 4),
         ArgumentError,
-        "`weight` has no shape yet: its layer is lazy",
+        "`weight` of the model has no shape yet: its layer is lazy",
     ),
     "cond": (
         Choosing,

@@ -8,6 +8,7 @@ from torch import nn, optim
 
 import diffprune as dp
 from diffprune.errors import ArgumentError
+from several_processes import run
 
 accelerate = pytest.importorskip("accelerate")
 
@@ -27,7 +28,7 @@ def make(*, registered=True, seed=0, **options):
     optimizer = optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
     things = accelerator.prepare(model, optimizer, scheduler)
-    register(accelerator, pruner, things[1])
+    register(accelerator, pruner, things[1], model=things[0])
     if registered:
         accelerator.register_for_checkpointing(pruner)
     return accelerator, pruner, *things
@@ -99,11 +100,39 @@ def test_optimizers_without_gates_are_refused():
         register(accelerator, pruner, other)
 
 
-def _refused():
-    with pytest.raises(ArgumentError, match="2 processes train this model"):
-        make()
+def together(rank, folder):
+    found = make(seed=rank)
+    train_(found, 8)
+    found[0].save_state(folder)
+    train_(found, STEPS - 8)
+    again = make(seed=5)
+    again[0].load_state(folder)
+    train_(again, STEPS - 8)
+    widths = [len(numbers) for numbers in found[1].kept.values()]
+    states = [one[1].finalize().state_dict() for one in (found, again)]
+    tensors = [{n: t.tolist() for n, t in state.items()} for state in states]
+    shares = [{n: t for n, t in s.items() if "running" not in n} for s in tensors]
+    return shares, widths, found[1].history[-1].macs / found[1].dense.macs
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_two_processes_end_with_the_same_small_model(tmp_path):
+    first, second = run(together, tmp_path)
+    assert first == second
+    assert first[0][0] == first[0][1]  # and so they do if they are interrupted
+    assert first[2] <= 0.4
+
+
+def unprepared(_):
+    accelerator = accelerate.Accelerator(cpu=True)
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    pruner = dp.Pruner(model, X[:2], strength=1e-3)
+    optimizer = optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ArgumentError, match="Pass the prepared model"):
+        register(accelerator, pruner, optimizer, model=model)
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_several_processes_are_refused():
-    accelerate.debug_launcher(_refused, num_processes=2)
+def test_processes_whose_model_is_not_prepared_are_refused():
+    run(unprepared)

@@ -9,7 +9,9 @@ from transformers import Trainer, TrainingArguments
 
 import diffprune as dp
 from diffprune.errors import ArgumentError
+from diffprune.integrations._training import check_processes
 from diffprune.integrations.transformers import Pruning, load_pretrained
+from several_processes import run
 
 pytest.importorskip("accelerate")
 
@@ -249,3 +251,29 @@ def test_optimizers_without_gates_are_refused(tmp_path):
     )
     with pytest.raises(ArgumentError, match="no optimizer trains the gates"):
         trainer.train()
+
+
+def together(rank, folder):
+    saving = {"save_strategy": "steps", "save_steps": 8, "eval_strategy": "steps"}
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "loss"}
+    trainer, pruning = train(bert, folder, eval_steps=8, **saving, **best)
+    again, resumed = train(bert, folder / "again", resume=folder / "checkpoint-16")
+    states = [[p.tolist() for p in one.model.parameters()] for one in (trainer, again)]
+    shares = [
+        p.pruner.history[-1].macs / p.pruner.dense.macs for p in (pruning, resumed)
+    ]
+    return states, shares, trainer.args.world_size, rank >= 0
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_two_processes_end_with_the_same_small_model(tmp_path):
+    first, second = run(together, tmp_path)
+    assert first == second
+    assert first[2] == 2
+    assert first[1][1] <= 0.8
+
+
+def test_shared_models_are_refused():
+    with pytest.raises(ArgumentError, match="2 processes train this model by fsdp"):
+        check_processes(2, "fsdp", is_data_parallel=False)

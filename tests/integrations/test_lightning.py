@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import diffprune as dp
 from diffprune.errors import ArgumentError
+from several_processes import run
 
 lightning = pytest.importorskip("lightning")
 pl = lightning.pytorch
@@ -249,11 +250,52 @@ def test_a_copy_made_too_early_is_refused(lit, tmp_path):
         trainer(tmp_path, AVERAGES["ema"](), pruning()).fit(lit, loader())
 
 
-def test_several_processes_are_refused(lit, tmp_path):
-    teacher = trainer(tmp_path, strategy="ddp", devices=2)
-    with pytest.raises(ArgumentError, match="2 processes train this model"):
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
+def test_processes_that_hand_a_small_module_back_are_refused(lit, tmp_path, strategy):
+    teacher = trainer(tmp_path, strategy=strategy, devices=2)
+    with pytest.raises(ArgumentError, match="2 processes train this model by"):
         pruning().setup(teacher, lit, "fit")
     assert list(lit.state_dict()) == list(Lit().state_dict())
+
+
+def together(rank, folder, options):
+    logging.getLogger("lightning").setLevel(logging.ERROR)
+    torch.manual_seed(rank)
+    several = {"strategy": "ddp", "devices": 2}
+    keep = callbacks.ModelCheckpoint(folder, filename="{epoch}", save_top_k=-1)
+    whole, first = Lit(), Pruning(**options)
+    trainer(folder, first, keep, enable_checkpointing=True, **several).fit(
+        whole, loader(), loader()
+    )
+    again, second = Lit(), Pruning(**options)
+    path = folder / "epoch=1.ckpt"
+    trainer(folder, second, **several).fit(again, loader(), ckpt_path=path)
+    state = [p.tolist() for p in whole.parameters()]
+    resumed = [p.tolist() for p in again.parameters()]
+    return state, resumed, macs(whole), len(first.pruner.history), widths(again)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"budget": dp.Budget(macs=0.5)},
+        {"budget": dp.Budget(macs=0.5, pretrained=True)},
+        {
+            "budget": dp.Budget(macs=0.5),
+            "module": "net",
+            "example_inputs": torch.rand(4, 8),
+        },
+    ],
+    ids=["whole", "pretrained", "part"],
+)
+def test_two_processes_end_with_the_same_small_module(tmp_path, options):
+    first, second = run(together, tmp_path, options)
+    assert first == second
+    assert first[2] <= 0.5 * macs(Lit())
+    assert first[3]
+    assert first[0] == first[1]  # and so they do if they are interrupted
 
 
 def test_an_input_is_asked_for(lit, tmp_path):

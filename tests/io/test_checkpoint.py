@@ -257,7 +257,8 @@ def test_a_flipped_bit_is_noticed(saved):
 
 
 @pytest.mark.parametrize(
-    "extra", [{"f": print}, {"a": [Path()]}, {"a": {"b": np.float64(1)}}, {Path(): 1}]
+    "extra",
+    [{"f": print}, {"a": [Path()]}, {"a": {"b": np.float64(1)}}, {"a": {Path(): 1}}],
 )
 def test_only_what_can_be_loaded_is_saved(tmp_path, extra):
     pruner, optimizer, _ = make()

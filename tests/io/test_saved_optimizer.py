@@ -122,6 +122,21 @@ def test_a_model_saved_without_optimizer_has_none(make, trained, small):
     assert_refused(trained, model, optimizer, match, FileNotFoundError)
 
 
+def test_the_optimizer_of_an_earlier_save_is_refused(make, trained):
+    """What a failure between two renames leaves behind, or a copy of some files."""
+    earlier = (trained / "optimizer.safetensors").read_bytes()
+    model = make()
+    optimizer = optim.Adam(model.parameters())
+    small = dp.load_pruned(model, trained, optimizer=optimizer)
+    with torch.no_grad():
+        next(small.parameters()).mul_(2)
+    dp.save_pruned(small, trained, optimizer=optimizer)
+    (trained / "optimizer.safetensors").write_bytes(earlier)
+    fresh = make()
+    match = "(?s)optimizer.safetensors` and what is beside it.*not saved together"
+    assert_refused(trained, fresh, optim.Adam(fresh.parameters()), match)
+
+
 def rewritten(path, change_header, change_tensors):
     """Change a state as someone would who knows how its digest is made."""
     tensors, header = files.read_tensors(path)
@@ -129,7 +144,9 @@ def rewritten(path, change_header, change_tensors):
     change_header(data)
     change_tensors(tensors)
     header["optimizer"] = json.dumps(data)
-    header["blueprint"] = path.with_name("blueprint.json").read_text()
+    with path.with_name("model.safetensors").open("rb") as weights:
+        digest = files.stored_digest(weights)
+    header["blueprint"] = path.with_name("blueprint.json").read_text() + digest
     path.write_bytes(files.packed(tensors, **header))
 
 

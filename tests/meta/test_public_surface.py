@@ -17,8 +17,9 @@ SURFACE = {
         "Budget": "* macs parameters memory size latency steps pretrained",
         "Gate": "size * u sigma dropout learn_dropout sharpness learn_sharpness "
         "init_std beta_margin dim base index min_open start",
-        "Pruner": "model example_inputs * strength budget freeze heads rules tie gate "
-        "remove_every reopen patience round_to on_removal on_budget on_unknown_state",
+        "Pruner": "model example_inputs * strength steps budget freeze heads rules tie "
+        "gate remove_every reopen patience round_to on_removal on_budget "
+        "on_unknown_state",
         "benchmark": "dense small example_inputs * compiled rounds",
         "by_macs": "strength",
         "by_parameters": "strength",
@@ -127,6 +128,7 @@ SURFACE = {
         "DiffpruneError": "",
         "ExportError": "",
         "FinishedError": "",
+        "MissingFileError": "",
         "MissingPackageError": "",
         "ProcessError": "",
         "RemovalError": "",
@@ -140,9 +142,9 @@ METHODS = {
     "diffprune.Budget": "asked needed_steps to_dict",
     "diffprune.Gate": "at_floor draw extra_repr forward is_open keep_ margin penalty "
     "prob_open reopening sample sharpness size values",
-    "diffprune.Pruner": "add_copy add_to example_inputs finalize gates groups history "
-    "kept load_state_dict model parameter_groups penalty plan remove_closed_ shape "
-    "state_dict step summary units worth",
+    "diffprune.Pruner": "add_copy add_to add_wrapper example_inputs finalize gates "
+    "groups history kept load_state_dict model parameter_groups penalty plan "
+    "remove_closed_ shape state_dict step summary units worth",
     "diffprune.gates.ApproximateBernoulli": "expand has_rsample prob_open rsample "
     "sample support",
     "diffprune.gates.BaseGate": "draw forward is_open keep_ margin penalty reopening "

@@ -261,3 +261,22 @@ def test_a_model_in_a_file_or_a_copy_belongs_to_no_processes():
         model(X).sum().backward()
     assert not copied.finalize()._forward_pre_hooks
     assert issubclass(ProcessError, DiffpruneError)
+
+
+def loaded_late(rank, path):
+    first = make(**STRENGTH)
+    train_(first, 10, rank)
+    if rank == 0:
+        dp.save_checkpoint(path, *first[1:])
+    torch.distributed.barrier()
+    wrapped, pruner, optimizer = make(seed=3, **STRENGTH)
+    pruner.add_wrapper(wrapped)
+    dp.load_checkpoint(path, pruner, optimizer)
+    for one in (first, (wrapped, pruner, optimizer)):
+        train_(one, 6, rank)
+    return condensed(first[1]), condensed(pruner)
+
+
+def test_a_wrapper_that_is_added_follows_what_is_loaded(tmp_path):
+    for one, other in run(loaded_late, tmp_path / "run.pt"):
+        assert one == other

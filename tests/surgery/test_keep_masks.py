@@ -5,6 +5,7 @@ from torch import nn
 
 from diffprune._graph import find_groups
 from diffprune._surgery.keep_masks import at_least_one, checked, widen
+from diffprune._surgery.plan import plan_removal
 from diffprune.errors import ArgumentError, UnknownNameError
 
 BOOLEANS = st.lists(st.booleans(), min_size=1, max_size=20).map(torch.tensor)
@@ -122,5 +123,5 @@ def test_one_unit_is_kept_where_there_would_be_none():
 
 @pytest.mark.parametrize("name", ["round_to", "min_units"])
 def test_counts_below_one_are_refused(groups, name):
-    with pytest.raises(ArgumentError, match=f"{name} must be at least 1, got 0"):
-        checked(groups, {"0": first(3)}, **{name: 0})
+    with pytest.raises(ArgumentError, match=f"{name} must be a whole .* 1, got 0"):
+        plan_removal(groups, keep={"0": first(3)}, **{name: 0})

@@ -148,7 +148,7 @@ def test_a_damaged_plan_is_refused():
     ],
 )
 def test_what_is_not_a_plan_is_refused(text):
-    with pytest.raises(ArgumentError, match="this is not a removal plan"):
+    with pytest.raises(ArgumentError, match="the text is not a removal plan"):
         Plan.from_json(text)
 
 

@@ -9,8 +9,9 @@ from tools import demo_figure, tables
 from tools.tables import ROOT, TABLES, fill
 
 
-def test_tables_of_the_readme_match_the_records():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", tables.pages(), ids=lambda page: page.stem)
+def test_tables_of_a_page_match_the_records(page):
+    text = page.read_text(encoding="utf-8")
     assert fill(text) == text, "run `python -m tools.tables`"
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from diffprune._core.arguments import count, number
+from diffprune._core.door import check_fields
 from diffprune.errors import ArgumentError
 
 Amount: TypeAlias = float | str
@@ -74,6 +75,7 @@ class Budget:
             count("steps", self.steps)
         for name, amount in self.asked().items():
             absolute(amount, 1.0, name)
+        check_fields(self)
 
     def asked(self) -> dict[str, Amount]:
         """What is limited, as it was written."""

@@ -218,6 +218,15 @@ class Listener:
 
         return at_map
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """How many examples and passes there were."""
+        return self.count, self._passes
+
+    def return_to_(self, position: tuple[int, int]) -> None:
+        """The passes since then are none: nothing was heard in them."""
+        self.count, self._passes = position
+
     def end_batch(self, scale: float = 1.0) -> None:
         """Sum up what was heard since the last time, gradients times this factor."""
         for tap in self._taps:

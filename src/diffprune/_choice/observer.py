@@ -45,7 +45,7 @@ class Observer:
         self._model, self._groups = model, groups
         self._choosing, self._fitting, self._held = choosing, fitting, 0
         self._listener = Listener(model, groups, choosing)
-        self._watches = list[Watch]()
+        self._calls = list[_Call | None]()
         self._counts, self._pending = list[int](), 0
         self.inputs = list[ExampleInputs]()
         self._handles = [
@@ -71,22 +71,34 @@ class Observer:
         self, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         """Hook: a forward pass begins."""
+        if self._calls and (outer := self._calls[-1]) is not None:
+            outer.is_outer = True
+            outer.end_()
+            self._listener.return_to_(outer.position)
         if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            self._calls.append(None)
             return
         count = batch_size((*args, *kwargs.values()))
-        self._hold(args, kwargs, count)
+        held = self._hold(args, kwargs, count)
+        call = _Call(count, held, self._listener.position)
         if not self._has_heard_enough:
-            self._counts.append(count)
-            self._pending += 1
             # A loss is a mean over examples, as a rule: each contributes its part.
             at_map = self._listener.at_map(self._names(), count, scale=count)
-            self._watches.append(watch_maps(at_map))
-            self._watches[-1].__enter__()
+            call.watch_(watch_maps(at_map))
+        self._calls.append(call)
 
     def behind(self, *_: object) -> None:
         """Hook: it ends."""
-        if self._watches:
-            self._watches.pop().__exit__(None, None, None)
+        call = self._calls.pop() if self._calls else None
+        if call is None or call.is_outer:
+            return
+        if call.is_watched:
+            self._counts.append(call.count)
+            self._pending += 1
+        call.end_()
+        if call.held is not None:
+            self._held += call.held[0]
+            self.inputs += call.held[1]
 
     def end_step(self, mean_square: float | None) -> None:
         """After an optimizer step.
@@ -160,17 +172,52 @@ class Observer:
 
     def _hold(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], count: int
-    ) -> None:
-        """Hold the inputs of some examples, as they are now."""
+    ) -> tuple[int, list[ExampleInputs]] | None:
+        """The inputs of some examples, as they are now, and how many these are."""
         if self._held >= self._fitting:
-            return
+            return None
         some = min(count, self._fitting - self._held)
         inputs = _as_inputs(self._model, args, kwargs)
-        if inputs is not None:
-            first = first_examples(inputs, some)
-            own = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), first)
-            self.inputs.append(own)
-        self._held += some
+        if inputs is None:
+            return some, []
+        first = first_examples(inputs, some)
+        own = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), first)
+        return some, [own]
+
+
+@final
+class _Call:
+    """A forward pass of the model that is under way.
+
+    A trainer may call the model to run something around its own forward pass. Then the
+    call inside is the model's own, and counts alone.
+
+    Args:
+        count: How many examples run.
+        held: Of how many of them inputs are held, and these.
+        position: Where the listener was before it.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        held: tuple[int, list[ExampleInputs]] | None,
+        position: tuple[int, int],
+    ) -> None:
+        self.count, self.held, self.position = count, held, position
+        self.is_outer = self.is_watched = False
+        self._watch: Watch | None = None
+
+    def watch_(self, watch: Watch) -> None:
+        """Watch until the end, or until another call begins inside."""
+        self.is_watched, self._watch = True, watch
+        watch.__enter__()
+
+    def end_(self) -> None:
+        """Watch no more."""
+        if self._watch is not None:
+            self._watch.__exit__(None, None, None)
+            self._watch = None
 
 
 def _parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:

@@ -8,13 +8,14 @@ in which only some files were replaced, are noticed, not loaded.
 
 import errno
 import hashlib
+import json
 import os
 import secrets
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 import safetensors
 import safetensors.torch
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor
 
 from diffprune._core.digest import digest
-from diffprune.errors import ArgumentError, StorageError
+from diffprune.errors import ArgumentError, MissingFileError, StorageError
 
 BLUEPRINT: Final = "blueprint.json"
 WEIGHTS: Final = "model.safetensors"
@@ -189,14 +190,46 @@ def packed(
         ) from error
 
 
+@contextmanager
+def reading(path: Path) -> Generator[None]:
+    """Say plainly what file cannot be read.
+
+    Raises:
+        MissingFileError: If it is not there.
+        StorageError: In place of any other `OSError`.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(f"there is no file `{path}`.") from error
+    except OSError as error:
+        reason = error.strerror or error
+        raise StorageError(f"cannot read `{path}`: {reason}.") from error
+
+
+def check_readable(path: Path) -> None:
+    """Refuse a file that is not there, or that cannot be read, before it is.
+
+    Raises:
+        MissingFileError: If it is not there.
+        StorageError: If it cannot be read.
+    """
+    with reading(path), path.open("rb"):
+        pass
+
+
 def read_text(path: Path) -> str:
     """Read a text file.
 
     Raises:
+        MissingFileError: If it is not there.
         ArgumentError: If it is not text.
     """
     try:
-        return path.read_text(encoding="utf-8")
+        with reading(path):
+            return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ArgumentError(f"`{path}` is damaged: {error}") from error
 
@@ -207,20 +240,26 @@ def read_tensors(
     """Read tensors, and the header they were written with.
 
     Raises:
+        MissingFileError: If there is no such file.
         ArgumentError: If the file is damaged, or of another blueprint.
     """
+    check_readable(path)
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             header = dict(file.metadata() or {})
             # Copies: what is mapped into memory would change with the file.
             names = file.keys()
             tensors = {name: file.get_tensor(name).clone() for name in names}
-    except FileNotFoundError:
-        raise
     except Exception as error:
         raise ArgumentError(f"`{path}` is damaged: {error}") from error
     _check(path, tensors, header, blueprint)
     return tensors, header
+
+
+def stored_digest(file: BinaryIO) -> str:
+    """The digest that a file of `packed` carries, which tells two such files apart."""
+    length = int.from_bytes(file.read(8), "little")
+    return json.loads(file.read(length))["__metadata__"][_DIGEST]
 
 
 def _check(
@@ -243,8 +282,9 @@ def _check(
         )
     if blueprint is not None and header.get("blueprint") != _hash(blueprint):
         raise ArgumentError(
-            f"`{path}` and the `{BLUEPRINT}` beside it were not saved together, or one "
-            "of them is damaged. Save the model again, or copy the whole folder."
+            f"`{path}` and what is beside it, `{BLUEPRINT}` or `{WEIGHTS}`, were not "
+            "saved together, or one of them is damaged.\nSave the model again, or copy "
+            "the whole folder."
         )
 
 

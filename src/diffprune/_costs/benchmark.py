@@ -8,10 +8,12 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from diffprune._core.door import door
 from diffprune._core.files import stored_size
 from diffprune._core.interleaved import Call, one_thread, time_in_turns
 from diffprune._core.shown import Shown
-from diffprune._graph import ExampleInputs, call_arguments, mode
+from diffprune._core.types import Count
+from diffprune._graph import ExampleInputs, call_arguments, check_accepts, mode
 
 EAGER: Final = "eager"
 COMPILED: Final = "torch.compile"
@@ -91,13 +93,14 @@ class Candidate:
     file_size: int
 
 
+@door
 def benchmark(
     dense: nn.Module,
     small: nn.Module,
     example_inputs: ExampleInputs,
     *,
     compiled: bool = False,
-    rounds: int = ROUNDS,
+    rounds: Count = ROUNDS,
 ) -> Benchmark:
     """Measure how much faster, leaner and smaller one network is than another.
 
@@ -118,6 +121,8 @@ def benchmark(
         ['dense', 'small']
     """
     networks = {"dense": dense, "small": small}
+    for name, network in networks.items():
+        check_accepts(network, example_inputs, who=f"the network given as `{name}`")
     with mode(dense, training=False), mode(small, training=False):
         ready = [*in_pytorch(networks, example_inputs, compiled=compiled)]
         return Benchmark(tuple(measure(ready, rounds=rounds)))

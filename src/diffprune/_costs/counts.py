@@ -21,7 +21,7 @@ def parameters(network: Network) -> Polynomial:
 def macs(network: Network) -> Polynomial:
     """Multiply-adds of linear maps, convolutions and attention, for the inputs."""
     products = network.groups.products
-    return polynomial(((axes, 1) for axes in products), network.atoms)
+    return polynomial(((axes, 1) for axes, _ in products), network.atoms)
 
 
 def memory(network: Network) -> Polynomial:

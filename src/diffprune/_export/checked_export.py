@@ -18,6 +18,7 @@ from diffprune._export.dynamic_batch import batch_size, resized, tensor_leaves
 from diffprune._graph import (
     ExampleInputs,
     call_arguments,
+    check_accepts,
     check_plain,
     mode,
     quiet,
@@ -43,7 +44,7 @@ def checked_program(
         ExportError: If the program computes something else.
     """
     _check_plain(model)
-    model_outputs(model, inputs)  # inputs it does not take are its own to explain
+    check_accepts(model, inputs)
     program = _trace(model, inputs, batch_dim)
     _forget_origin_(program)
     check_same(model, runner(program), inputs, batch_dim)

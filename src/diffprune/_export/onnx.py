@@ -12,6 +12,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
+from diffprune._core.door import door
 from diffprune._core.files import written_whole
 from diffprune._export.checked_export import Run, check_same, checked_program
 from diffprune._export.dynamic_batch import tensor_leaves
@@ -23,6 +24,7 @@ _LARGEST_MESSAGE: Final = 2_000_000_000
 """What fits into one ONNX file, in bytes; larger weights get a file of their own."""
 
 
+@door
 def to_onnx(
     model: nn.Module,
     example_inputs: ExampleInputs,

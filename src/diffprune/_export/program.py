@@ -8,11 +8,13 @@ import torch
 from torch import nn
 from torch.export import ExportedProgram
 
+from diffprune._core.door import door
 from diffprune._core.files import written_whole
 from diffprune._export.checked_export import check_same, checked_program, runner
 from diffprune._graph import ExampleInputs, quiet
 
 
+@door
 def to_exported_program(
     model: nn.Module,
     example_inputs: ExampleInputs,

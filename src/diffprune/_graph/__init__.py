@@ -19,6 +19,7 @@ from diffprune._graph.groups import (
     Groups as Groups,
     PruneGroup as PruneGroup,
     TensorAxis as TensorAxis,
+    unknown_group as unknown_group,
 )
 from diffprune._graph.infer import Solution as Solution, where as where
 from diffprune._graph.narrow_attention import (
@@ -60,6 +61,7 @@ from diffprune._graph.tracing import (
     Trace as Trace,
     as_written as as_written,
     call_arguments as call_arguments,
+    check_accepts as check_accepts,
     check_plain as check_plain,
     mode as mode,
     quiet as quiet,

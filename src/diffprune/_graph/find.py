@@ -2,12 +2,12 @@
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from torch import nn
-from torch._ops import OpOverload, OpOverloadPacket
 
+from diffprune._core.door import door
 from diffprune._graph.axes import atoms
 from diffprune._graph.groups import Groups, PruneGroup, collect, unknown_group
 from diffprune._graph.infer import Solution, solve
@@ -18,6 +18,7 @@ from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError
 
 
+@door
 def find_groups(
     model: nn.Module,
     example_inputs: ExampleInputs,
@@ -52,7 +53,6 @@ def find_groups(
         >>> [(group.name, group.size) for group in find_groups(model, torch.rand(2, 3))]
         [('0', 5)]
     """
-    _check_options(freeze, heads, rules or ())
     solution = solve(model, trace(model, example_inputs), rules or {})
     _freeze_named(model, solution, [name for name in freeze if ":" not in name])
     _freeze_unread(solution)
@@ -80,10 +80,6 @@ def _matching(option: str, groups: Groups, patterns: Sequence[str]) -> list[Prun
 
 def _tie_(solution: Solution, groups: Groups, patterns: Sequence[str]) -> None:
     """Let groups be one from now on: a unit is kept in all of them, or in none."""
-    if isinstance(patterns, str):
-        raise ArgumentError(
-            f"tie takes sets of groups, each a list of names: `tie=[[{patterns!r}]]`."
-        )
     tied = _matching("tie", groups, patterns)
     for group in tied[1:]:
         if group.size != tied[0].size:
@@ -92,20 +88,6 @@ def _tie_(solution: Solution, groups: Groups, patterns: Sequence[str]) -> None:
                 f"has {group.size}, so they cannot keep the same ones."
             )
         solution.algebra.unify((tied[0].atom,), (group.atom,))
-
-
-def _check_options(freeze: Sequence[str], heads: str, ops: Iterable[object]) -> None:
-    if isinstance(freeze, str):
-        raise ArgumentError(f"freeze takes a list of names: `freeze=[{freeze!r}]`.")
-    if heads not in ("both", "whole", "head_dim"):
-        raise ArgumentError(
-            f'heads must be "both", "whole" or "head_dim", got {heads!r}.'
-        )
-    for op in ops:
-        if not isinstance(op, OpOverload | OpOverloadPacket):
-            raise ArgumentError(
-                f"rules are for ops such as `torch.ops.aten.roll`, got one for {op!r}."
-            )
 
 
 def _freeze_named(

@@ -3,20 +3,24 @@
 `collect` makes `Groups` from a solved trace; printing them gives a table.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import overload
 
+import torch
 from torch import Tensor
 
+from diffprune._core.arguments import shown
+from diffprune._core.door import door
 from diffprune._core.shown import Shown
 from diffprune._core.types import Bool
 from diffprune._graph.axes import Atom, Axis, atoms, volume
 from diffprune._graph.infer import Solution
 from diffprune._graph.int_tracking import Attribute
-from diffprune._graph.rule_api import SPATIAL, Axes, Frozen
-from diffprune.errors import UnknownNameError
+from diffprune._graph.rule_api import SPATIAL, Axes, Frozen, Product
+from diffprune.errors import ArgumentError, UnknownNameError
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ class Groups(Sequence[PruneGroup]):
         frozen: What cannot, and why.
         attributes: The axis whose length each module attribute must have.
         tensors: The axes of every parameter and buffer.
-        products: Factors whose product is the multiply-adds of one op, per op.
+        products: The multiply-adds of every op that has any.
         solution: Everything the trace said.
     """
 
@@ -90,7 +94,7 @@ class Groups(Sequence[PruneGroup]):
     frozen: tuple[FrozenAxis, ...]
     attributes: Mapping[Attribute, Axis] = field(repr=False)
     tensors: Mapping[str, Axes] = field(repr=False)
-    products: tuple[Axes, ...] = field(repr=False)
+    products: tuple[Product, ...] = field(repr=False)
     solution: Solution = field(repr=False, compare=False)
 
     @property
@@ -98,6 +102,7 @@ class Groups(Sequence[PruneGroup]):
         """How many units each group has, by name."""
         return {group.name: group.size for group in self.groups}
 
+    @door
     def keep(self, masks: Mapping[str, Bool[Tensor, " units"]]) -> "Groups":
         """The groups of the model that is left when only some units are kept.
 
@@ -115,6 +120,13 @@ class Groups(Sequence[PruneGroup]):
             >>> groups.keep({"0": torch.arange(5) < 4}).sizes, groups.sizes
             ({'0': 4}, {'0': 5})
         """
+        for name, mask in masks.items():
+            is_whole = mask.dtype == torch.bool and not mask.is_meta
+            if not is_whole or mask.shape != (self[name].size,):
+                raise ArgumentError(
+                    f"masks: that for `{name}` must be a boolean vector of "
+                    f"{self[name].size} units, got {shown(mask)}."
+                )
         kept = {self[name].atom: int(mask.sum()) for name, mask in masks.items()}
         return self.narrowed(kept)
 
@@ -127,8 +139,13 @@ class Groups(Sequence[PruneGroup]):
         solution = replace(self.solution, algebra=self.solution.algebra.narrowed(sizes))
         resolve = solution.algebra.resolve
         tensors = {n: tuple(map(resolve, axes)) for n, axes in self.tensors.items()}
-        products = tuple(tuple(map(resolve, axes)) for axes in self.products)
-        parameters, macs = _per_unit(solution.parameters()), _per_unit(products)
+        products = tuple(
+            Product(tuple(map(resolve, axes)), module) for axes, module in self.products
+        )
+        parameters, macs = (
+            _per_unit(solution.parameters()),
+            _per_unit(axes for axes, _ in products),
+        )
         groups = list[PruneGroup]()
         for group in self.groups:
             (atom,) = atoms(resolve((group.atom,)))
@@ -186,7 +203,22 @@ class Groups(Sequence[PruneGroup]):
 
     def macs(self, sizes: Mapping[Atom, int] | None = None) -> int:
         """Multiply-adds for the example inputs when atoms have other sizes."""
-        return sum(volume(axes, sizes or {}) for axes in self.products)
+        return sum(volume(axes, sizes or {}) for axes, _ in self.products)
+
+    def macs_by_module(self) -> dict[str, int]:
+        """Multiply-adds for the example inputs of what happens in every module itself.
+
+        Examples:
+            >>> from torch import nn
+            >>> from diffprune import find_groups
+            >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+            >>> find_groups(model, torch.rand(1, 2)).macs_by_module()
+            {'0': 6, '2': 3}
+        """
+        counts = Counter[str]()
+        for axes, module in self.products:
+            counts[module] += volume(axes, {})
+        return dict(counts)
 
 
 def unknown_group(name: str, groups: Groups) -> str:
@@ -201,12 +233,13 @@ def unknown_group(name: str, groups: Groups) -> str:
 def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
     """Gather the free atoms of a solution, with everything that runs along each."""
     tensors = {name: solution.axes(value) for name, value in solution.tensors.items()}
+    resolve = solution.algebra.resolve
     products = tuple(
-        tuple(map(solution.algebra.resolve, axes)) for axes in solution.products
+        Product(tuple(map(resolve, axes)), module) for axes, module in solution.products
     )
     along = _tensor_axes(solution, tensors)
     parameters = _per_unit(solution.parameters())
-    macs = _per_unit(products)
+    macs = _per_unit(axes for axes, _ in products)
     names = _names(solution, along)
     groups = [
         PruneGroup(

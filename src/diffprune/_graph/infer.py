@@ -27,6 +27,7 @@ from diffprune._graph.rule_api import (
     Frozen,
     Op,
     OpRule,
+    Product,
     Rule,
     Step,
     Unsupported,
@@ -55,7 +56,7 @@ class Solution:
     steps: list[Step] = field(default_factory=list[Step])
     tokens: dict[str, Value] = field(default_factory=dict[str, Value])
     traces: tuple[Trace, ...] = ()
-    products: tuple[Axes, ...] = ()
+    products: tuple[Product, ...] = ()
 
     def axes(self, value: Value) -> Axes:
         """Axes of a value in terms of final atoms."""

@@ -8,11 +8,12 @@ be cut. The other fields of an `OpRule` say what becomes of zeros and scales.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor, fx
 from torch._ops import OpOverload, OpOverloadPacket
 
+from diffprune._core.door import check_fields
 from diffprune._graph.axes import Algebra, Atom, Axis, MisalignedError, size
 from diffprune._graph.int_tracking import Source
 
@@ -77,6 +78,13 @@ class Value:
         return tuple(map(size, self.axes))
 
 
+class Product(NamedTuple):
+    """Factors whose product is the multiply-adds of one op, and the module it is in."""
+
+    axes: Axes
+    module: str
+
+
 @dataclass(frozen=True, eq=False)
 class Contraction:
     """An axis that is summed over: of one value, or of the product of two."""
@@ -118,7 +126,7 @@ class Facts:
 
     contractions: list[Contraction] = field(default_factory=list[Contraction])
     size_uses: list[SizeUse] = field(default_factory=list[SizeUse])
-    products: list[Axes] = field(default_factory=list[Axes])
+    products: list[Product] = field(default_factory=list[Product])
     heads: list[Axis] = field(default_factory=list[Axis])
     inside_heads: list[Axis] = field(default_factory=list[Axis])
     inside_values: list[Axis] = field(default_factory=list[Axis])
@@ -254,7 +262,7 @@ class Call:
 
     def multiply_adds(self, *axes: Axis) -> None:
         """Say that the op costs one multiply-add per element of this product."""
-        self.facts.products.append(axes)
+        self.facts.products.append(Product(axes, self.where.module))
 
     def broadcast(self, values: Iterable[Value]) -> Axes:
         """Axes of an element-wise op: operands of equal length are tied together."""
@@ -333,6 +341,9 @@ class OpRule:
     passes_scale: bool = False
     may_return_input: bool = False
     at_widths: Callable[[tuple[Any, ...]], tuple[Any, ...]] = tuple
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 Rule: TypeAlias = OpRule | AxesRule

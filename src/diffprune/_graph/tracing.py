@@ -21,9 +21,10 @@ from torch._dynamo.eval_frame import OptimizedModule
 from torch.export.graph_signature import InputKind
 from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
-from torch.nn.parameter import UninitializedParameter
 from torch.utils import _pytree as pytree
 
+from diffprune._core.arguments import check
+from diffprune._core.modules import check_has_values
 from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune._graph.narrow_attention import narrow
@@ -138,6 +139,7 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
         TraceError: If its control flow depends on values.
     """
     check_plain(model)
+    check_accepts(model, inputs)
     with _EXPORTING, mode_readers() as readers:
         usual = _trace(model, inputs, training=False)
     parameters = dict(model.named_parameters(remove_duplicate=False))
@@ -244,23 +246,13 @@ def check_plain(model: nn.Module) -> None:
             "Pass the module inside it, `model._orig_mod`, and compile the result."
         )
     _check_unscripted(model)
+    check_has_values(model)
     for name, parameter in model.named_parameters():
-        if isinstance(parameter, UninitializedParameter):
-            raise ArgumentError(
-                f"`{name}` has no shape yet: its layer is lazy.\n"
-                "Call the model once on example inputs before looking for groups."
-            )
         if parameter.is_inference():
             raise ArgumentError(
                 f"`{name}` was made within `torch.inference_mode()` and can never be "
                 "changed.\nBuild or load the model outside of it."
             )
-    on_meta = [name for name, p in model.named_parameters() if p.is_meta]
-    if on_meta:
-        raise ArgumentError(
-            f"`{on_meta[0]}` is on the meta device and has no values to keep.\n"
-            "First give it some: `model.to_empty(device=...)`, then load the weights."
-        )
 
 
 def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
@@ -278,7 +270,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)
     except Exception as error:
-        raise _explain(model, args, kwargs, error) from error
+        raise _explain(model, error) from error
     return _read(exported, log)
 
 
@@ -315,20 +307,56 @@ def _read(exported: torch.export.ExportedProgram, log: SizeLog) -> Trace:
     return Trace(exported.graph, exported.graph_module, names, log)
 
 
-def _explain(
-    model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], failure: Exception
-) -> Exception:
-    """Say whether the inputs or the control flow is to blame."""
-    copies = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    with mode(model, training=False), as_written(model), torch.no_grad():
-        try:
-            functional_call(model, copies, args, kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever the model raises is the news
-            return ArgumentError(
-                f"the model does not accept the example inputs: "
-                f"{type(error).__name__}: {error}\nPass a tensor, a tuple of "
-                "positional arguments, or a dict of keyword arguments that it takes."
-            )
+def check_accepts(
+    model: nn.Module,
+    inputs: ExampleInputs,
+    what: str = "the example inputs",
+    who: str = "the model",
+) -> None:
+    """Refuse inputs that the model, in eval mode, cannot be run on.
+
+    Args:
+        model: It runs once; its buffers and the random state stay as they are.
+        inputs: A tensor, a tuple, or a dict of keyword arguments.
+        what: What messages call them.
+        who: What messages call the model.
+
+    Raises:
+        ArgumentError: If it raises something, or there is not one example to run it on.
+    """
+    check(what, ExampleInputs, inputs)
+    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
+    if leaves and not any(leaf.numel() for leaf in leaves):
+        raise ArgumentError(
+            f"{what} hold no numbers: a model is looked at, and compared, on some.\n"
+            "Pass at least one example."
+        )
+    if odd := [leaf for leaf in leaves if leaf.layout is not torch.strided]:
+        raise ArgumentError(
+            f"{what} hold a tensor stored as {odd[0].layout}, and outputs are "
+            " compared on dense ones.\nPass `x.to_dense()`."
+        )
+    args, kwargs = call_arguments(inputs)
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    try:
+        with (
+            untouched(model),
+            mode(model, training=False),
+            as_written(model),
+            torch.random.fork_rng(devices=[]),
+            torch.no_grad(),
+        ):
+            functional_call(model, buffers, args, kwargs)
+    except Exception as error:
+        raise ArgumentError(
+            f"{who} does not accept {what}: "
+            f"{type(error).__name__}: {error}\nPass a tensor, a tuple of "
+            "positional arguments, or a dict of keyword arguments that it takes."
+        ) from error
+
+
+def _explain(model: nn.Module, failure: Exception) -> TraceError:
+    """Say what to do about a model that runs and cannot be traced."""
     said = str(failure)
     advice = next((hint for words, hint in _HINTS.items() if words in said), _BRANCHES)
     if _has_eager_experts(model):

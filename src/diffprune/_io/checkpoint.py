@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core.digest import digest
-from diffprune._core.files import write_bytes
+from diffprune._core.door import door
+from diffprune._core.files import check_readable, write_bytes
 from diffprune._core.randomness import random_states, set_random_states
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._io.optimizer_fit import fitted
@@ -46,6 +47,7 @@ class HasState(Protocol):
         ...
 
 
+@door
 def save_checkpoint(
     path: str | os.PathLike[str],
     pruner: HasState,
@@ -79,6 +81,7 @@ def save_checkpoint(
     write_bytes(Path(path), buffer.getbuffer())
 
 
+@door
 def load_checkpoint(
     path: str | os.PathLike[str], pruner: HasState, optimizer: Optimizer
 ) -> dict[str, Any]:
@@ -93,6 +96,7 @@ def load_checkpoint(
         What was given as `extra`.
 
     Raises:
+        MissingFileError: If there is no such file.
         ArgumentError: If the file is damaged, of another version, or of another model;
             nothing has changed.
     """
@@ -120,11 +124,10 @@ def _digests(parts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    check_readable(Path(path))
     try:
         state = torch.load(path, weights_only=True, map_location="cpu")
         missing = PARTS - set(state)
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
-        raise
     except Exception as error:
         raise ArgumentError(
             f"`{path}` is damaged, or not a diffprune checkpoint: {error}"

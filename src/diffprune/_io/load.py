@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core import files
+from diffprune._core.door import door
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._graph import check_plain, latent_sizes, narrow_
 from diffprune._io.blueprint import Blueprint
@@ -23,6 +24,7 @@ from diffprune.gates.penalty import named_gates
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
+@door
 def load_pruned(
     model: ModuleT,
     folder: str | os.PathLike[str],
@@ -45,7 +47,7 @@ def load_pruned(
     Raises:
         ArgumentError: If a file is damaged, of a later version, or of another model;
             neither model nor optimizer have changed.
-        FileNotFoundError: If the folder does not hold such files.
+        MissingFileError: If the folder does not hold such files.
     """
     check_plain(model)
     source = Path(folder)
@@ -54,7 +56,9 @@ def load_pruned(
     needed = changes(saved, model)
     state = None
     if optimizer is not None:
-        found = read_state(source / files.OPTIMIZER, text)
+        with (source / files.WEIGHTS).open("rb") as file:
+            beside = text + files.stored_digest(file)
+        found = read_state(source / files.OPTIMIZER, beside)
         state = fitting_state(found, optimizer, model, needed.tensors)
     # Folding gates away writes into the weights that they multiply.
     folded = named_tensors(model).values() if named_gates(model) else ()

@@ -1,5 +1,6 @@
 """Write a pruned model into a folder. Knows no method that pruned it."""
 
+import io
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from diffprune._core import files
+from diffprune._core.door import door
 from diffprune._graph import check_plain
 from diffprune._io.blueprint import Blueprint
 from diffprune._io.saved_optimizer import OptimizerState, pack_state
@@ -17,6 +19,7 @@ from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
 
 
+@door
 def save_pruned(
     model: nn.Module,
     folder: str | os.PathLike[str],
@@ -59,12 +62,15 @@ def save_pruned(
     target, blueprint = Path(folder), Blueprint.of(model)
     tensors, text = named_tensors(model), blueprint.to_json()
     own = {name: t for name, t in tensors.items() if name not in blueprint.tied}
+    weights = files.packed(own, text)
     contents = {
-        target / files.WEIGHTS: files.packed(own, text),
+        target / files.WEIGHTS: weights,
         target / files.BLUEPRINT: text.encode(),
     }
     if state is not None:
-        contents[target / files.OPTIMIZER] = pack_state(state, text)
+        # Of these very weights: those of a later save may have the same blueprint.
+        beside = text + files.stored_digest(io.BytesIO(weights))
+        contents[target / files.OPTIMIZER] = pack_state(state, beside)
     files.write_files(contents)
     if _is_pretrained(model):
         _write_config(model, target)

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from diffprune._core import files
 from diffprune._io.optimizer_fit import fitted
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, MissingFileError
 
 Key: TypeAlias = tuple[str, str]
 """A parameter's name, and what is remembered about it."""
@@ -89,25 +89,25 @@ class OptimizerState:
         return {"state": state, "param_groups": groups}
 
 
-def pack_state(state: OptimizerState, blueprint: str) -> bytes:
-    """A file of the state, for beside the model that this is the blueprint of."""
+def pack_state(state: OptimizerState, beside: str) -> bytes:
+    """A file of the state, for beside a model, which this text tells from others."""
     tensors = {f"{name}/{key}": t for (name, key), t in state.tensors.items()}
     data = {key: value for key, value in vars(state).items() if key != "tensors"}
-    return files.packed(tensors, blueprint, **{HEADER: json.dumps(data)})
+    return files.packed(tensors, beside, **{HEADER: json.dumps(data)})
 
 
-def read_state(path: Path, blueprint: str) -> OptimizerState:
+def read_state(path: Path, beside: str) -> OptimizerState:
     """Read what `pack_state` wrote; the file may come from anywhere.
 
     Raises:
-        ArgumentError: If the file is damaged, or of another blueprint.
-        FileNotFoundError: If the model was saved without its optimizer.
+        ArgumentError: If the file is damaged, or belongs to another model.
+        MissingFileError: If the model was saved without its optimizer.
     """
     if not path.exists():
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"`{path}` does not exist: the model was saved without its optimizer."
         )
-    tensors, header = files.read_tensors(path, blueprint)
+    tensors, header = files.read_tensors(path, beside)
     try:
         state = _read(json.loads(header[HEADER]), tensors)
         state.to_torch()

@@ -2,7 +2,7 @@
 
 from diffprune._pruner.gated_model import RemovalRecord as RemovalRecord
 from diffprune._pruner.pruner import Pruner as Pruner
-from diffprune._pruner.setup import (
+from diffprune._pruner.strengths import (
     by_macs as by_macs,
     by_parameters as by_parameters,
 )

@@ -13,14 +13,17 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from diffprune._budget import Budget, Controller, Tick
+from diffprune._core.door import door
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
-from diffprune._core.types import Float, Int
+from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
+from diffprune._pruner.data_parallel import keep_up_to_date_
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
@@ -37,7 +40,6 @@ from diffprune._pruner.setup import (
     Gates,
     Heads,
     Schedule,
-    Strength,
     check_model,
     check_numbers,
     check_options,
@@ -45,9 +47,9 @@ from diffprune._pruner.setup import (
     default_gate,
     make_controller,
     make_gated_model_,
-    strength_of,
 )
 from diffprune._pruner.state import read_state
+from diffprune._pruner.strengths import Scheduled, Strength, Strengths
 from diffprune._pruner.summary import summarise
 from diffprune._pruner.trained_by import (
     add_gates_,
@@ -76,6 +78,9 @@ class Pruner(Generic[ModuleT]):
         strength: *How hard*: how much open units are pushed to close. One number
             (start with 1e-4), a function of the group (`by_macs`, `by_parameters`), or
             either by name pattern; groups that no pattern matches are left whole.
+        steps: With it, `strength` is a function of progress, which is 0 at first and 1
+            after so many steps, and returns any of these: `lambda progress: 1e-4 *
+            progress`. What it returns at first decides which groups are left whole.
         budget: Instead of a strength, what the model may cost in the end; several are
             met in turn, from the largest to the smallest. Give one of the two.
         freeze: *Where*: names or patterns of layers to leave as they are.
@@ -117,12 +122,14 @@ class Pruner(Generic[ModuleT]):
         <class 'torch.nn.modules.container.Sequential'>
     """
 
+    @door
     def __init__(  # noqa: PLR0913 - every default works
         self,
         model: ModuleT,
         example_inputs: ExampleInputs,
         *,
-        strength: Strength | None = None,
+        strength: Strength | Scheduled | None = None,
+        steps: int | None = None,
         budget: Budgets | None = None,
         freeze: Sequence[str] = (),
         heads: Heads = "both",
@@ -131,14 +138,14 @@ class Pruner(Generic[ModuleT]):
         gate: Gates = default_gate,
         remove_every: Schedule | None = None,
         reopen: float | None = None,
-        patience: int | None = None,
-        round_to: int = 1,
+        patience: Count | None = None,
+        round_to: Count = 1,
         on_removal: Callable[[RemovalRecord], None] | None = None,
         on_budget: Callable[[Budget, ModuleT], None] | None = None,
         on_unknown_state: Literal["refuse", "reset"] = "refuse",
     ) -> None:
         when = {"remove_every": remove_every, "reopen": reopen, "patience": patience}
-        check_options(strength, budget, on_budget, **when)
+        check_options(strength, budget, on_budget, steps, **when)
         self._remove_every = REMOVE_EVERY if remove_every is None else remove_every
         reopen = REOPEN if reopen is None else reopen
         patience = PATIENCE if patience is None else patience
@@ -147,6 +154,7 @@ class Pruner(Generic[ModuleT]):
         self.steps = 0
         self._options = {
             "strength": strength,
+            "steps": steps,
             "budget": budget,
             "freeze": freeze,
             "heads": heads,
@@ -159,7 +167,7 @@ class Pruner(Generic[ModuleT]):
             "on_budget": on_budget,
             "on_unknown_state": on_unknown_state,
         }
-        self._strength = strength
+        self._asked = Strengths(strength, steps)
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
         self._checked: tuple[int, ...] = ()
@@ -168,7 +176,7 @@ class Pruner(Generic[ModuleT]):
             self._gated = make_gated_model_(
                 model,
                 example_inputs,
-                strength=strength,
+                strength=None if strength is None else self._asked.at(0),
                 gate=gate,
                 freeze=freeze,
                 heads=heads,
@@ -187,6 +195,8 @@ class Pruner(Generic[ModuleT]):
                     budget, self._gated, self._measuring.orders, round_to
                 )
             )
+            self._units = self.units()
+            self._asked.check(self._units)
             self._strengths = self._compute_strengths()
             self._listen_(self.steps)
 
@@ -233,12 +243,13 @@ class Pruner(Generic[ModuleT]):
         """
         return self._measuring.squares()
 
+    @door
     def parameter_groups(
         self,
         *,
-        lr: float | None = None,
-        gate_lr: float | None = None,
-        weight_decay: float | None = None,
+        lr: Amount | Float[Tensor, ""] | None = None,
+        gate_lr: Amount | Float[Tensor, ""] | None = None,
+        weight_decay: Amount | None = None,
     ) -> list[dict[str, Any]]:
         """Optimizer groups in which gates are never decayed."""
         return parameter_groups(
@@ -250,6 +261,7 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         return self._gated.pooled.penalty(self._strengths)
 
+    @door
     def add_copy(self, model: nn.Module) -> None:
         """Cut this copy of the model too: a moving average, a teacher.
 
@@ -262,11 +274,27 @@ class Pruner(Generic[ModuleT]):
         """
         self._gated.copies.append(find_copy(self.model, model))
 
+    @door
+    def add_wrapper(self, wrapper: DistributedDataParallel) -> None:
+        """Let a wrapper around the model follow what comes before its first call.
+
+        Wrappers follow removals by themselves. This is for one that exists when a
+        checkpoint is loaded.
+
+        Args:
+            wrapper: Holds the parameters that the model has now.
+
+        Raises:
+            ArgumentError: If it holds others, or cannot follow.
+        """
+        keep_up_to_date_(wrapper, self._processes)
+
+    @door
     def add_to(
         self,
         optimizer: Optimizer,
         *schedulers: LRScheduler,
-        lr: float | None = None,
+        lr: Amount | None = None,
     ) -> None:
         """Let an optimizer that was made before the pruner train the gates, too.
 
@@ -314,6 +342,8 @@ class Pruner(Generic[ModuleT]):
         self._listen_(now)
         if not self._is_due(now):
             self.steps, self._checked = now, checked
+            if self._asked.is_scheduled:
+                self._strengths = self._compute_strengths()
             return None
         # The last removal for a budget folds the gates into the weights.
         folded = [] if self.controller is None else self._gated.tensors()
@@ -434,6 +464,7 @@ class Pruner(Generic[ModuleT]):
             "budget": self.controller and self.controller.state_dict(),
         }
 
+    @door
     def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
         """Cut a gated model, and optimizers for it, to the shapes of a run.
 
@@ -460,6 +491,7 @@ class Pruner(Generic[ModuleT]):
             gated.pooled.slopes.load_(saved.squares)
             if self.controller is not None:
                 self.controller.load_state_dict(state["budget"])
+            self._units = self.units()
             self._strengths = self._compute_strengths()
             self._measuring.load_state_dict(state.get("measuring"))
             if state.get("folded", False):
@@ -600,6 +632,7 @@ class Pruner(Generic[ModuleT]):
 
     def _after_removal_(self, record: RemovalRecord | None) -> RemovalRecord | None:
         """Push on what is left, and tell the user."""
+        self._units = self.units()
         self._strengths = self._compute_strengths()
         if record is not None:
             warn_of_broken_kernels(self.model)
@@ -616,9 +649,7 @@ class Pruner(Generic[ModuleT]):
         return list(self._gated.units().values())
 
     def _compute_strengths(self) -> dict[str, float]:
-        strength = 0.0 if self._strength is None else self._strength
-        units = self._gated.units().values()
-        return {u.name: strength_of(strength, u) or 0.0 for u in units}
+        return self._asked.of(self._units, self.steps)
 
     def _check_running(self) -> None:
         if self._is_finished:

@@ -4,7 +4,6 @@ import fnmatch
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import torch
@@ -28,14 +27,13 @@ from diffprune._pruner.added_gates import AddedGates, attach_
 from diffprune._pruner.gate_links import GateRule
 from diffprune._pruner.gated_model import MARK, GatedModel
 from diffprune._pruner.placement import Keep
+from diffprune._pruner.strengths import Scheduled, Strength, strength_of
 from diffprune._pruner.user_gates import UserGates
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates import Gate, GateLike
 from diffprune.gates.penalty import named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-OneStrength: TypeAlias = float | Callable[[PruneGroup], float]
-Strength: TypeAlias = OneStrength | Mapping[str, OneStrength]
 MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
 Gates: TypeAlias = MakeGate | Mapping[str, MakeGate]
 Budgets: TypeAlias = Budget | Sequence[Budget]
@@ -45,22 +43,6 @@ Heads: TypeAlias = Literal["both", "whole", "head_dim"]
 REMOVE_EVERY: Final = 100
 REOPEN: Final = 0.05
 PATIENCE: Final = 30
-
-
-def by_macs(strength: float) -> Callable[[PruneGroup], float]:
-    """Strength per multiply-add: units that cost more are pushed harder."""
-    number("strength", strength)
-    return partial(_times, strength, "macs")
-
-
-def by_parameters(strength: float) -> Callable[[PruneGroup], float]:
-    """Strength per parameter: units that weigh more are pushed harder."""
-    number("strength", strength)
-    return partial(_times, strength, "parameters")
-
-
-def _times(strength: float, cost: str, group: PruneGroup) -> float:
-    return strength * getattr(group, cost)
 
 
 def default_gate(group: PruneGroup) -> Gate:
@@ -155,15 +137,6 @@ def _maker(gate: Gates, group: PruneGroup) -> MakeGate:
     return gate[patterns[0]] if patterns else default_gate
 
 
-def strength_of(strength: Strength, group: PruneGroup) -> float | None:
-    """The strength for one group; None if no pattern matches it."""
-    if isinstance(strength, Mapping):
-        patterns = [p for p in strength if fnmatch.fnmatchcase(group.name, p)]
-        return strength_of(strength[patterns[0]], group) if patterns else None
-    value = strength(group) if callable(strength) else strength
-    return number(f"the strength for `{group.name}`", value)
-
-
 def make_controller(
     budget: Budgets,
     gated: GatedModel[Any],
@@ -212,9 +185,10 @@ class _Timed:
 
 
 def check_options(
-    strength: Strength | None,
+    strength: Strength | Scheduled | None,
     budget: Budgets | None,
     on_budget: object,
+    steps: int | None = None,
     **when: object,
 ) -> None:
     """Refuse combinations of options that mean nothing.
@@ -223,6 +197,7 @@ def check_options(
         strength: How hard units are pushed to close.
         budget: What the model may cost.
         on_budget: What is called when a budget is met.
+        steps: How long a strength takes that is a function of progress.
         **when: Options of removals that a budget decides itself; None if not given.
 
     Raises:
@@ -239,6 +214,11 @@ def check_options(
         raise ArgumentError(
             "a budget finds its own strengths: leave `strength=` out.\n"
             "To keep layers whole, type `freeze=[...]`."
+        )
+    if budget is not None and steps is not None:
+        raise ArgumentError(
+            "a budget has its own steps: type `budget=dp.Budget(..., "
+            f"steps={steps})` and leave `steps=` out."
         )
     given = [name for name, value in when.items() if value is not None]
     if budget is not None and given:

@@ -26,10 +26,18 @@ from diffprune._choice import (
     order_units,
 )
 from diffprune._choice.examples import batch_size, first_examples
-from diffprune._core.types import Bool
+from diffprune._core.arguments import shown
+from diffprune._core.door import door
+from diffprune._core.types import Bool, Count
 from diffprune._costs.counts import macs
 from diffprune._costs.network import Network
-from diffprune._graph import Groups, call_arguments, find_groups, mode
+from diffprune._graph import (
+    Groups,
+    call_arguments,
+    check_accepts,
+    find_groups,
+    mode,
+)
 from diffprune._shrink.batches import Batches
 from diffprune._shrink.timed_widths import as_tensor, fitting_units
 from diffprune._surgery.plan import Plan
@@ -120,6 +128,7 @@ class Shrinkage(Generic[ModuleT]):
     report: ShrinkReport
 
 
+@door
 def shrink(  # noqa: PLR0913 - the whole of it in one call
     model: ModuleT,
     data: Iterable[Any],
@@ -127,9 +136,9 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
     budget: Budget,
     *,
     refit: bool = True,
-    round_to: int = 1,
-    choosing: int | None = None,
-    fitting: int | None = None,
+    round_to: Count = 1,
+    choosing: Count | None = None,
+    fitting: Count | None = None,
     report: Callable[[ShrinkReport], object] | None = None,
     progress: Progress | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
@@ -208,6 +217,7 @@ def shrinkage(  # noqa: PLR0913 - as above
     inputs = batches.inputs
     if budget.latency is None:  # which is that of a whole batch
         inputs = first_examples(inputs, _EXAMPLES)
+    check_accepts(model, inputs, "the inputs in the first batch of data")
     tell("finding groups", 0, 1)
     groups = find_groups(model, inputs, **options)
     network = Network(model, inputs, groups, [*groups])
@@ -306,7 +316,7 @@ class _MeanLoss:
         self._loss, self._total, self._count = loss, 0.0, 0
 
     def __call__(self, outputs: object, targets: object) -> Tensor:
-        value = self._loss(outputs, targets)
+        value = _checked_loss(self._loss, outputs, targets)
         size = batch_size(targets)
         self._total += float(value.detach().mean()) * size
         self._count += size
@@ -315,6 +325,23 @@ class _MeanLoss:
     @property
     def mean(self) -> float:
         return self._total / self._count
+
+
+def _checked_loss(loss: Loss, outputs: object, targets: object) -> Tensor:
+    """The loss, or what is wrong with it in the words of this library."""
+    try:
+        value: Any = loss(outputs, targets)
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise ArgumentError(
+            "the loss does not take what the model returns and the targets in data: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(value, Tensor) or not bool(value.isfinite().all()):
+        raise ArgumentError(
+            "the loss must return a tensor of finite numbers for the batches of data, "
+            f"got {shown(value)}."
+        )
+    return value
 
 
 @torch.no_grad()

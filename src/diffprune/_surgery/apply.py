@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.copying import copied
+from diffprune._core.door import door
 from diffprune._graph import latent_sizes, narrow_named_
 from diffprune._surgery.plan import Indices, Plan
 from diffprune.errors import ArgumentError
@@ -14,6 +15,7 @@ from diffprune.errors import ArgumentError
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
+@door
 def apply_plan(model: ModuleT, plan: Plan) -> ModuleT:
     """Return a smaller copy of the model; the original is left as it is.
 
@@ -37,6 +39,7 @@ def apply_plan(model: ModuleT, plan: Plan) -> ModuleT:
     return small
 
 
+@door
 def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
     """Make the model smaller in place.
 
@@ -134,10 +137,12 @@ def check_fits(model: nn.Module, plan: Plan) -> None:
 
 def _check_dims(name: str, shape: tuple[int, ...], dims: Mapping[int, Indices]) -> None:
     for dim, kept in dims.items():
-        if dim >= len(shape) or max(kept) >= shape[dim]:
+        length = shape[dim] if dim in range(len(shape)) else 0
+        if not kept or min(kept) < 0 or max(kept) >= length:
+            last = max(kept, default="None")
             raise ArgumentError(
-                f"the plan keeps index {max(kept)} of dimension {dim} of `{name}`, "
-                f"whose shape is {shape}. It was made for another model, or was "
+                f"the plan keeps index {last} of dimension {dim} of `{name}`, whose "
+                f" shape is {shape}. It was made for another model, or was "
                 "applied already."
             )
 

@@ -13,6 +13,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils import prune
 
 from diffprune._core.copying import copied
+from diffprune._core.door import door
 from diffprune._core.types import Bool
 from diffprune._graph import (
     Atom,
@@ -45,6 +46,7 @@ from diffprune._surgery.scramble import scrambled
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
+@door
 def compact(
     model: ModuleT,
     example_inputs: ExampleInputs,
@@ -75,6 +77,7 @@ def compact(
     return compaction(model, example_inputs, **options).model
 
 
+@door
 def compaction(
     model: ModuleT,
     example_inputs: ExampleInputs,

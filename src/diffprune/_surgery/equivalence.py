@@ -13,9 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from diffprune._core.arguments import check
 from diffprune._core.copying import copied
+from diffprune._core.door import door
 from diffprune._core.types import Bool
-from diffprune._graph import Atom, ExampleInputs, Groups, mask as axis_mask
+from diffprune._graph import (
+    Atom,
+    ExampleInputs,
+    Groups,
+    check_accepts,
+    mask as axis_mask,
+)
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.compare import (
     Certificate,
@@ -33,12 +41,14 @@ from diffprune._surgery.diagnose import (
     first_disagreement,
     record,
 )
+from diffprune._surgery.keep_masks import check_same_model, checked
 from diffprune._surgery.trials import Finding, Trial, certificate, differ, trials
 from diffprune.errors import RemovalError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
+@door
 def mask(
     model: ModuleT, groups: Groups, keep: Mapping[str, Bool[Tensor, " units"]]
 ) -> ModuleT:
@@ -48,7 +58,13 @@ def mask(
         model: Left as it is.
         groups: Its groups.
         keep: For each group to mask, by name, which of its units stay.
+
+    Raises:
+        UnknownNameError: If a name is not that of a group.
+        ArgumentError: If the groups are those of another model, or a mask does not fit.
     """
+    check_same_model(model, groups)
+    keep = checked(groups, keep, may_vanish=True)
     masked = copied(model)
     mask_(masked, groups, {groups[name].atom: kept for name, kept in keep.items()})
     return masked
@@ -82,6 +98,7 @@ class Twins(NamedTuple):
     whole: nn.Module | None = None
 
 
+@door
 def certify(
     original: nn.Module,
     small: nn.Module,
@@ -111,6 +128,7 @@ def certify(
     Raises:
         RemovalError: If they differ, or the smaller one does not run.
     """
+    check_accepts(original, inputs, who="the original")
     fine, other = in_double(original, inputs), copied(small)
     other = other.double() if fine.is_double else other
     findings, doubts = list[Finding](), list[str]()
@@ -121,6 +139,7 @@ def certify(
         doubts += found.doubts
     if twins is not None:
         made = twins()
+        check("what twins returns", Twins, made)
         for model in filter(None, made):
             if fine.is_double:
                 model.double()

@@ -6,10 +6,10 @@ Knows no tensors of the model; a mask says of every unit whether it stays.
 from collections.abc import Collection, Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from diffprune._core.types import Bool, Float
-from diffprune._graph import Groups, PruneGroup
+from diffprune._graph import Groups, PruneGroup, size, unknown_group
 from diffprune.errors import ArgumentError, UnknownNameError
 
 
@@ -38,7 +38,6 @@ def checked(
         ArgumentError: If a mask or score does not fit its group, or a mask keeps
             nothing.
     """
-    _check_counts(round_to=round_to, min_units=min_units)
     if strays := set(scores or {}) - set(keep):
         raise UnknownNameError(
             f"scores: `{min(strays)}` has scores but no mask in `keep`."
@@ -46,6 +45,8 @@ def checked(
     devices = {torch.device("cpu"), *groups.solution.traces[0].devices}
     widened = dict[str, Tensor]()
     for name, mask in keep.items():
+        if name not in groups.sizes:
+            raise UnknownNameError(f"keep: {unknown_group(name, groups)}")
         _check_mask(groups[name], mask, devices)
         if not (may_vanish or mask.any()):
             raise nothing_left(groups[name])
@@ -53,6 +54,25 @@ def checked(
         width = _width(int(mask.sum()), round_to, min_units)
         widened[name] = widen(mask.cpu(), width, score)
     return widened
+
+
+def check_same_model(model: nn.Module, groups: Groups) -> None:
+    """Refuse groups that were found in another model, or before this one was cut.
+
+    Raises:
+        ArgumentError: If the model lacks one of their tensors, or has another shape.
+    """
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    parameters |= dict(model.named_buffers(remove_duplicate=False))
+    for name, axes in groups.tensors.items():
+        expected = tuple(map(size, axes))
+        found = tuple(parameters[name].shape) if name in parameters else "nothing"
+        if found != expected:
+            raise ArgumentError(
+                f"these groups are not those of this model: it has {found} for "
+                f"`{name}`, where they have {expected}.\nFind them again: "
+                "`dp.find_groups(model, example_inputs)`."
+            )
 
 
 def at_least_one(keep: Bool[Tensor, " units"]) -> Bool[Tensor, " units"]:
@@ -81,32 +101,26 @@ def _width(kept: int, round_to: int, min_units: int) -> int:
     return -(-least // round_to) * round_to
 
 
-def _check_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ArgumentError(f"{name} must be at least 1, got {count}.")
-
-
 def _check_mask(
     group: PruneGroup, mask: Bool[Tensor, " units"], devices: Collection[torch.device]
 ) -> None:
     if not _is_vector(mask, group.size) or mask.dtype != torch.bool:
         raise ArgumentError(
-            f"the mask for `{group.name}` must be a boolean vector of {group.size} "
-            f"units, True where a unit stays; got {_described(mask)}."
+            f"keep: the mask for `{group.name}` must be a boolean vector of "
+            f"{group.size} units, True where a unit stays; got {_described(mask)}."
         )
     if mask.device not in devices:
         raise ArgumentError(
-            f"the mask for `{group.name}` is on {mask.device}, where nothing of the "
-            f"model is. Make it on {' or '.join(sorted(map(str, devices)))}."
+            f"keep: the mask for `{group.name}` is on {mask.device}, where nothing of "
+            f"the model is. Make it on {' or '.join(sorted(map(str, devices)))}."
         )
 
 
 def nothing_left(group: PruneGroup) -> ArgumentError:
     """The error for a group that was to be cut to nothing, and cannot be."""
     return ArgumentError(
-        f"the mask for `{group.name}` keeps none of its {group.size} units, which "
-        "would disconnect the model. Keep at least one."
+        f"keep: the mask for `{group.name}` keeps none of its {group.size} units, "
+        "which would disconnect the model. Keep at least one."
     )
 
 
@@ -115,10 +129,11 @@ def _score(
 ) -> Float[Tensor, " units"]:
     if score is None:
         return torch.zeros(group.size)
-    if not _is_vector(score, group.size) or score.is_meta:
+    is_number = _is_vector(score, group.size) and not score.is_complex()
+    if not is_number or score.is_meta or bool(score.isnan().any()):
         raise ArgumentError(
             f"the scores for `{group.name}` must be a vector of {group.size} numbers, "
-            f"one per unit; got {_described(score)}."
+            f"one per unit and none of them NaN; got {_described(score)}."
         )
     return score.detach().cpu()
 

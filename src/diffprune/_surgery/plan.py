@@ -12,8 +12,9 @@ from typing import Any, Final, TypeVar
 
 from torch import Tensor
 
+from diffprune._core.door import door
 from diffprune._core.shown import Shown
-from diffprune._core.types import Bool, Float
+from diffprune._core.types import Bool, Count, Float
 from diffprune._graph import Atom, Groups, count, mask as axis_mask
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.keep_masks import checked
@@ -62,6 +63,7 @@ class Plan:
             lines.append(str(self.certificate))
         return "\n".join(lines or ["nothing to remove"])
 
+    @door
     def then(self, later: "Plan") -> "Plan":
         """Return the one plan that does what this one and then `later` do.
 
@@ -97,6 +99,7 @@ class Plan:
         return json.dumps({**json.loads(data), _DIGEST: _digest(data)})
 
     @classmethod
+    @door
     def from_json(cls, text: str) -> "Plan":
         """Read what `to_json` wrote; the text may come from anywhere.
 
@@ -110,19 +113,20 @@ class Plan:
                 _check_digest(data)
                 return _read(data)
         except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as e:
-            raise ArgumentError(f"this is not a removal plan: {e!r}") from e
+            raise ArgumentError(f"the text is not a removal plan: {e!r}") from e
         raise ArgumentError(
             f"the plan has version {data['version']!r}, this diffprune reads version "
             f"{VERSION}. Upgrade diffprune to read it."
         )
 
 
+@door
 def plan_removal(
     groups: Groups,
     *,
     keep: Mapping[str, Bool[Tensor, " units"]],
-    round_to: int = 1,
-    min_units: int = 1,
+    round_to: Count = 1,
+    min_units: Count = 1,
     scores: Mapping[str, Float[Tensor, " units"]] | None = None,
 ) -> Plan:
     """Plan to keep only some units of some groups.

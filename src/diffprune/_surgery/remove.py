@@ -8,15 +8,29 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor, nn
 
 from diffprune._choice import Refit, refit_
+from diffprune._core.arguments import check
 from diffprune._core.copying import copied
-from diffprune._core.types import Bool, Float
-from diffprune._graph import ExampleInputs, Groups, PruneGroup, Silencer, find_groups
+from diffprune._core.door import door
+from diffprune._core.types import Bool, Count, Float
+from diffprune._graph import (
+    ExampleInputs,
+    Groups,
+    PruneGroup,
+    Silencer,
+    check_accepts,
+    find_groups,
+)
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.dead_units import zero_slices
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import Twins, cast_like_, certify, in_double, mask
-from diffprune._surgery.keep_masks import at_least_one, checked, nothing_left
+from diffprune._surgery.keep_masks import (
+    at_least_one,
+    check_same_model,
+    checked,
+    nothing_left,
+)
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.residual_branches import remove_branches_
 from diffprune._surgery.scramble import scrambled
@@ -39,13 +53,14 @@ class Removal(Generic[ModuleT]):
     refit: Refit | None = None
 
 
+@door
 def remove(
     model: ModuleT,
     example_inputs: ExampleInputs,
     *,
     keep: Mapping[str, Bool[Tensor, " units"]],
-    round_to: int = 1,
-    min_units: int = 1,
+    round_to: Count = 1,
+    min_units: Count = 1,
     scores: Mapping[str, Float[Tensor, " units"]] | None = None,
     refit: Iterable[ExampleInputs] | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
@@ -99,6 +114,7 @@ def remove(
     return removal(model, example_inputs, groups, keep=wide, refit=refit).model
 
 
+@door
 def removal(
     model: ModuleT,
     example_inputs: ExampleInputs,
@@ -108,6 +124,8 @@ def removal(
     refit: Iterable[ExampleInputs] | None = None,
 ) -> Removal[ModuleT]:
     """Like `remove`, with groups found before, and the plan beside the model."""
+    check_same_model(model, groups)
+    check_accepts(model, example_inputs)
     keep = checked(groups, keep, may_vanish=True)
     masked = mask(model, groups, keep)
     some = {name: at_least_one(units) for name, units in keep.items()}
@@ -131,9 +149,22 @@ def removal(
     plan = replace(plan, certificate=certificate)
     if refit is None:
         return Removal(small, plan)
+    batches = _checked_batches(model, refit)
     cut_ones = [groups[name] for name, units in keep.items() if not units.all()]
     read = {place.tensor for group in cut_ones for place in group.axes if place.is_read}
-    return Removal(small, plan, refit_(small, model, plan.tensors, refit, read=read))
+    done = refit_(small, model, plan.tensors, batches, read=read)
+    return Removal(small, plan, done)
+
+
+def _checked_batches(
+    model: nn.Module, refit: Iterable[ExampleInputs]
+) -> list[ExampleInputs]:
+    batches = list(refit)
+    for number, batch in enumerate(batches):
+        check(f"batch {number} of refit", ExampleInputs, batch)
+    for first in batches[:1]:
+        check_accepts(model, first, "the inputs in the first batch of refit")
+    return batches
 
 
 def _twins(

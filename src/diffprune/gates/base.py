@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.arguments import check, count
 from diffprune._core.types import Bool, Float, Int
 from diffprune.gates import checks
 from diffprune.gates.multiply import multiply
@@ -90,11 +91,13 @@ class BaseGate(nn.Module, ABC):
 
     def draw(self, examples: int) -> Float[Tensor, "examples units"]:
         """Values for each example, in training, of a gate that is `per_example`."""
+        count("examples", examples, least=0)
         return self.values().expand(examples, -1)
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Multiply the units of `x` by their values; the dtype of `x` is kept."""
         if self.per_example and self.training and not torch.compiler.is_exporting():
+            check("x", Tensor, x)
             drawn = self.draw(len(x))
             self._tell(drawn)
             drawn = drawn if self.index is None else drawn[:, self.index]

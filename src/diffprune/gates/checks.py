@@ -2,14 +2,19 @@
 
 import math
 from collections.abc import Callable
+from typing import Annotated, Final
 
 import torch
 from torch import Tensor
+from torch.distributions import Distribution
 
-from diffprune._core.arguments import count, number
-from diffprune._core.types import Bool, Float, Int
+from diffprune._core.arguments import check, count, number, shown
+from diffprune._core.types import Bool, Float, Int, Within
 from diffprune.errors import ArgumentError
 from diffprune.gates.functional import Activation
+
+_WIDEST: Final = 10.0
+"""Logits that start further apart are all saturated."""
 
 
 def check_units(
@@ -18,8 +23,7 @@ def check_units(
     """Check what there is to gate."""
     count("size", size)
     count("min_open", min_open, least=0)
-    if not callable(u) and u not in {"sigmoid", "softmax"}:
-        raise ArgumentError(f"u must be 'sigmoid', 'softmax' or a callable, got {u!r}.")
+    check("u", Activation, u)
     if u == "softmax" and size == 1:
         raise ArgumentError(
             "softmax units compete, and a single unit has nothing to compete with.\n"
@@ -30,9 +34,10 @@ def check_units(
 
 
 def _check_index(index: Int[Tensor, "..."], size: int) -> None:
-    if index.dtype != torch.int64:
+    if index.dtype != torch.int64 or index.is_meta:
         raise ArgumentError(
-            f"index must hold integers (torch.int64), got {index.dtype}.\n"
+            f"index must hold integers (torch.int64), got {index.dtype} on "
+            f"{index.device}.\n"
             "Pass index.long()."
         )
     if index.numel() and not 0 <= int(index.min()) <= int(index.max()) < size:
@@ -51,14 +56,17 @@ def check_ranges(
 ) -> None:
     """Check that each number lies where its formula is defined."""
     number("sigma", sigma)
-    number("init_std", init_std)
+    number("init_std", init_std, most=_WIDEST)
     if sharpness != math.inf:  # which makes a gate binary
         number("sharpness", sharpness)
     number("beta_margin", beta_margin)
     if dropout is not None:
         number("dropout", dropout, least=-math.inf)
-    if not sigma > 0:
-        raise ArgumentError(f"sigma is a standard deviation and positive, got {sigma}.")
+    for name, spread in {"sigma": sigma, "init_std": init_std}.items():
+        if not spread > 0:
+            raise ArgumentError(
+                f"{name} is a standard deviation and positive, got {spread}."
+            )
     if dropout is not None and not 0 < dropout < 1:
         raise ArgumentError(
             f"dropout is a rate between 0 and 1, got {dropout}; None turns it off."
@@ -70,6 +78,42 @@ def check_ranges(
         )
 
 
+def check_sample(sample: Tensor, **numbers: float | Tensor) -> None:
+    """Check that samples are numbers along a dimension, and other numbers fit them."""
+    if not sample.is_floating_point() or not sample.ndim or sample.is_meta:
+        raise ArgumentError(
+            "sample must hold floating point numbers, the units along its last "
+            f"dimension, got {shown(sample)}."
+        )
+    for name, value in numbers.items():
+        if isinstance(value, Tensor) and not _is_spread_over(value, sample.shape):
+            raise ArgumentError(
+                f"{name} must be one number, or one per unit of the sample, whose "
+                f"shape is {tuple(sample.shape)}; got {shown(value)}."
+            )
+
+
+def _is_spread_over(value: Tensor, shape: torch.Size) -> bool:
+    try:
+        fits = torch.broadcast_shapes(value.shape, shape) == shape
+    except RuntimeError:
+        return False
+    return fits and not (value.is_meta or value.is_complex())
+
+
+def check_parameter(name: str, value: float | Tensor, most: float = math.inf) -> None:
+    """Check that a number, or each of several, lies in a range from zero on."""
+    if not isinstance(value, Tensor):
+        check(name, Annotated[float, Within(0, most, may_be_infinite=True)], value)
+    elif value.is_complex() or value.is_meta or not _is_between(value, most):
+        words = "not negative" if most == math.inf else f"from 0 to {most:g}"
+        raise ArgumentError(f"{name} must hold numbers, {words}, got {shown(value)}.")
+
+
+def _is_between(value: Tensor, most: float) -> bool:
+    return bool(((value >= 0) & (value <= most)).all())
+
+
 def check_start(start: str) -> None:
     """Check that it says what the values are at first."""
     if start not in {"one", "paper"}:
@@ -77,7 +121,10 @@ def check_start(start: str) -> None:
 
 
 def check_base(
-    base: Callable[[Tensor], object] | None, u: Activation, dropout: float | None
+    base: Callable[[Tensor], object] | None,
+    u: Activation,
+    dropout: float | None,
+    size: int,
 ) -> None:
     """Check that a stochastic gate has one source of noise and a closed form."""
     if base is None:
@@ -91,16 +138,32 @@ def check_base(
             "a gate with a `base` needs u='sigmoid' or u='softmax': the open "
             "probability of another u has no closed form."
         )
+    made = base(torch.zeros(size))
+    if not isinstance(made, Distribution):
+        raise ArgumentError(
+            "base must make a `torch.distributions.Distribution` of the logits, got "
+            f"{shown(made)}."
+        )
+
+
+def check_activation(activation: Float[Tensor, " units"]) -> None:
+    """Check that a `u` makes a number between 0 and 1 for each unit."""
+    if not activation.is_meta and not ((activation > 0) & (activation < 1)).all():
+        raise ArgumentError(
+            "u must return numbers between 0 and 1, got "
+            f"{float(activation.min()):g} to {float(activation.max()):g}."
+        )
 
 
 def check_input(
     x: Float[Tensor, "..."], values: Float[Tensor, "..."], dim: int
 ) -> None:
     """Check that the values cover the dimensions of `x` from `dim` onwards."""
+    check("x", Tensor, x)
     first = dim + x.ndim if dim < 0 else dim
     if x.shape[first : first + values.ndim] != values.shape:
         raise ArgumentError(
-            f"a gate of shape {tuple(values.shape)} cannot cover an input of shape "
+            f"a gate of shape {tuple(values.shape)} cannot cover an input x of shape "
             f"{tuple(x.shape)} from dimension {dim} on.\n"
             "Pass the dimension of the units as Gate(..., dim=...)."
         )
@@ -110,13 +173,14 @@ def check_mask(
     mask: Bool[Tensor, " units"], size: int, index: Int[Tensor, "..."] | None
 ) -> None:
     """Check that `mask` selects units, and that no element loses its unit."""
-    if mask.dtype != torch.bool or mask.shape != (size,):
+    is_mask = isinstance(mask, Tensor) and mask.dtype == torch.bool  # pyright: ignore[reportUnnecessaryIsInstance] - users are not checked
+    if not is_mask or mask.shape != (size,) or mask.is_meta:
         raise ArgumentError(
-            f"keep_ takes one bool per unit, shape ({size},), got {mask.dtype} of "
-            f"shape {tuple(mask.shape)}."
+            f"the mask of keep_ is one bool per unit, of shape ({size},), got "
+            f"{shown(mask)}."
         )
     if not mask.any():
-        raise ArgumentError("keep_ needs at least one unit to keep, got none.")
+        raise ArgumentError("the mask of keep_ keeps no unit, and at least one stays.")
     if index is not None and index.ndim > 1 and not mask[index].all():
         raise ArgumentError(
             f"an index of shape {tuple(index.shape)} would have holes: some elements "

@@ -14,8 +14,10 @@ from torch.distributions import (
     constraints,
 )
 
-from diffprune._core.types import Bool, Float
+from diffprune._core.door import door
+from diffprune._core.types import Bool, Extended, Float, Natural
 from diffprune.errors import ArgumentError
+from diffprune.gates import checks
 from diffprune.gates.functional import Activation, softmax_log_odds
 from diffprune.gates.transform import g
 
@@ -45,19 +47,22 @@ class ApproximateBernoulli(Distribution):
         "sharpness": constraints.nonnegative,
     }
 
+    @door
     def __init__(
         self,
         base: Distribution,
         u: Activation = "sigmoid",
         threshold: float | Float[Tensor, "#units"] = 0.5,
-        sharpness: float | Float[Tensor, ""] = 0.0,
+        sharpness: Extended | Float[Tensor, ""] = 0.0,
         *,
         validate_args: bool | None = None,
     ) -> None:
+        checks.check_parameter("threshold", threshold, most=1.0)
+        checks.check_parameter("sharpness", sharpness)
         self.base = _with_units(base)
         self.u: Activation = u
-        self.threshold = torch.as_tensor(threshold)
-        self.sharpness = torch.as_tensor(sharpness)
+        self.threshold = _tensor(threshold)
+        self.sharpness = _tensor(sharpness)
         super().__init__(
             self.base.batch_shape, self.base.event_shape, validate_args=validate_args
         )
@@ -72,17 +77,20 @@ class ApproximateBernoulli(Distribution):
         """Zero, or closer to one than the sharpness allows to deviate."""
         return _ZeroOrNearOne(self.sharpness.neg().exp())
 
-    def rsample(self, sample_shape: Sequence[int] = ()) -> Float[Tensor, "..."]:
+    @door
+    def rsample(self, sample_shape: Sequence[Natural] = ()) -> Float[Tensor, "..."]:
         """Draw samples that carry gradients; the base must be able to."""
         sample = self.base.rsample(Size(sample_shape))
         return g(sample, self.u, self.threshold, self.sharpness)
 
+    @door
     @torch.no_grad()
-    def sample(self, sample_shape: Sequence[int] = ()) -> Float[Tensor, "..."]:
+    def sample(self, sample_shape: Sequence[Natural] = ()) -> Float[Tensor, "..."]:
         """Draw samples without gradients, from any base."""
         sample = self.base.sample(Size(sample_shape))
         return g(sample, self.u, self.threshold, self.sharpness)
 
+    @door
     def prob_open(
         self, others: Float[Tensor, "*batch units"] | None = None
     ) -> Float[Tensor, "*batch units"]:
@@ -108,6 +116,7 @@ class ApproximateBernoulli(Distribution):
         rivals = others - softmax_log_odds(others, others.new_full((), -torch.inf))
         return prob_above(self.base, cut + rivals, others)
 
+    @door
     def expand(self, batch_shape: Sequence[int], _instance: Self | None = None) -> Self:
         """Repeat the gates over a larger batch, without copying."""
         new = cast("Self", self._get_checked_instance(ApproximateBernoulli, _instance))
@@ -118,6 +127,10 @@ class ApproximateBernoulli(Distribution):
         )
         new._validate_args = self._validate_args  # noqa: SLF001 - torch's own pattern
         return new
+
+
+def _tensor(value: float | Tensor) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.tensor(float(value))
 
 
 def prob_above(

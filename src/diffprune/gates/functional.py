@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu, logsigmoid
 
+from diffprune._core.arguments import shown
 from diffprune._core.types import Float
+from diffprune.errors import ArgumentError
 
 Activation = Literal["sigmoid", "softmax"] | Callable[[Tensor], Tensor]
 
@@ -33,7 +35,13 @@ def activate(
     if u == "softmax":
         removed = background.expand(sample.shape[:-1]).unsqueeze(-1).to(sample)
         return torch.cat([sample, removed], -1).softmax(-1)[..., :-1]
-    return u(sample)
+    made = u(sample)
+    if not isinstance(made, Tensor) or made.shape != sample.shape:  # pyright: ignore[reportUnnecessaryIsInstance] - users are not checked
+        raise ArgumentError(
+            f"u must return a number for each of {tuple(sample.shape)} logits, got "
+            f"{shown(made)}."
+        )
+    return made
 
 
 def log_odds(

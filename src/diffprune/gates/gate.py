@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from diffprune._core.types import Bool, Float, Int
+from diffprune._core.door import door
+from diffprune._core.types import Bool, Count, Extended, Float, Int, Natural
 from diffprune.gates import checks, functional as F
 from diffprune.gates.base import BaseGate
 from diffprune.gates.distribution import prob_above
@@ -57,28 +58,29 @@ class Gate(BaseGate):
     origin_background: Float[Tensor, ""] | None
     shared = frozenset({"raw_sharpness", "log_noise_var"})
 
+    @door
     def __init__(  # noqa: PLR0913 - every default but the start is the paper's
         self,
-        size: int,
+        size: Count,
         *,
         u: F.Activation = "sigmoid",
         sigma: float = 1.0,
         dropout: float | None = None,
         learn_dropout: bool = True,
-        sharpness: float = 0.0,
+        sharpness: Extended = 0.0,
         learn_sharpness: bool = True,
         init_std: float = 0.05,
         beta_margin: float = 0.99,
         dim: int = 1,
         base: Callable[[Tensor], Distribution] | None = None,
         index: Int[Tensor, "..."] | None = None,
-        min_open: int = 2,
+        min_open: Natural = 2,
         start: Literal["one", "paper"] = "one",
     ) -> None:
         super().__init__(dim=dim, index=index)
         checks.check_units(size, u, index, min_open)
         checks.check_ranges(sigma, dropout, sharpness, init_std, beta_margin)
-        checks.check_base(base, u, dropout)
+        checks.check_base(base, u, dropout, size)
         checks.check_start(start)
         self.u: F.Activation = u
         self.sigma, self.base, self.min_open = sigma, base, min_open
@@ -97,8 +99,9 @@ class Gate(BaseGate):
         nothing = None if is_moved else self.background.clone()
         self.register_buffer("origin_background", nothing)
         # Just below the weakest unit: training starts from the whole model.
-        weakest = F.activate(self.logits.detach(), u, self.background).min()
-        self.register_buffer("threshold", beta_margin * weakest)
+        activation = F.activate(self.logits.detach(), u, self.background)
+        checks.check_activation(activation)
+        self.register_buffer("threshold", beta_margin * activation.min())
 
     def _state(self, name: str, value: float | None, *, learned: bool) -> None:
         # Of one dimension: what shards parameters takes no scalars.

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.arguments import number
-from diffprune._core.types import Float
+from diffprune._core.door import door
+from diffprune._core.types import Amount, Float
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates.base import BaseGate
 from diffprune.gates.protocol import GateLike
@@ -16,6 +17,7 @@ GateT = TypeVar("GateT", bound=BaseGate)
 Strength = float | Sequence[float] | Mapping[str, float]
 
 
+@door
 def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
     r"""Expected number of open units: $\sum_j \lambda_j \sum_k P(z_{jk} > 0)$.
 
@@ -39,12 +41,13 @@ def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
     return torch.stack(costs).sum()
 
 
+@door
 def parameter_groups(
     model: nn.Module,
     *,
-    weight_decay: float | None = None,
-    lr: float | None = None,
-    gate_lr: float | None = None,
+    weight_decay: Amount | None = None,
+    lr: Amount | Float[Tensor, ""] | None = None,
+    gate_lr: Amount | Float[Tensor, ""] | None = None,
 ) -> list[dict[str, Any]]:
     """Optimizer groups in which gates are never decayed: towards zero means *open*.
 
@@ -61,10 +64,9 @@ def parameter_groups(
         >>> torch.optim.AdamW(groups).param_groups[1]["weight_decay"]
         0.0
     """
-    given = {"weight_decay": weight_decay, "lr": lr, "gate_lr": gate_lr}
-    for name, value in given.items():
-        if value is not None and not isinstance(value, Tensor):
-            number(name, value)
+    for name, rate in {"lr": lr, "gate_lr": gate_lr}.items():
+        if isinstance(rate, Tensor):
+            number(name, rate.item() if rate.numel() == 1 else rate)
     of_gates = dict.fromkeys(
         p for m in model.modules() if isinstance(m, GateLike) for p in m.parameters()
     )
@@ -80,6 +82,7 @@ def parameter_groups(
 def named_gates(model: nn.Module) -> dict[str, BaseGate]: ...
 @overload
 def named_gates(model: nn.Module, kind: type[GateT]) -> dict[str, GateT]: ...
+@door
 def named_gates(
     model: nn.Module, kind: type[BaseGate] = BaseGate
 ) -> Mapping[str, BaseGate]:
@@ -94,7 +97,9 @@ def named_gates(
 
 
 def _group(
-    parameters: list[nn.Parameter], weight_decay: float | None, lr: float | None
+    parameters: list[nn.Parameter],
+    weight_decay: float | None,
+    lr: float | Float[Tensor, ""] | None,
 ) -> dict[str, Any]:
     """A group with what was given; the optimizer's own defaults fill in the rest."""
     given = {"weight_decay": weight_decay, "lr": lr}
@@ -113,8 +118,8 @@ def _by_name(strength: Strength, names: tuple[str, ...]) -> Mapping[str, float]:
                 f"got {len(strength)} strengths for {len(names)} gates: "
                 f"{', '.join(names)}."
             )
-        return dict(zip(names, strength, strict=True))
-    return dict.fromkeys(names, strength)
+        return dict(zip(names, map(float, strength), strict=True))
+    return dict.fromkeys(names, float(strength))
 
 
 def _checked(
@@ -122,7 +127,7 @@ def _checked(
 ) -> Mapping[str, float]:
     if unknown := sorted(set(strength) - set(names)):
         raise UnknownNameError(
-            f"no gate is called {', '.join(map(repr, unknown))}; the gates are "
+            f"strength: no gate is called {', '.join(map(repr, unknown))}; they are "
             f"{', '.join(map(repr, names))}."
         )
     if missing := sorted(set(names) - set(strength)):

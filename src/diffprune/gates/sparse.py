@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core import files
+from diffprune._core.door import door
+from diffprune._core.modules import check_has_values
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, StorageError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 FORMAT: Final = "diffprune-sparse-1"
@@ -24,6 +26,7 @@ INDICES: Final = "indices:"
 DENSE: Final = "dense:"
 
 
+@door
 def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
     """Write all parameters and buffers; return the number of bytes.
 
@@ -41,6 +44,7 @@ def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
         >>> torch.equal(fresh.weight, layer.weight)
         True
     """
+    check_has_values(model)
     tensors: dict[str, Tensor] = {}
     shapes: dict[str, list[int]] = {}
     for name, tensor in model.state_dict().items():
@@ -57,16 +61,19 @@ def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
     return target.stat().st_size
 
 
+@door
 def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
     """Load what `save_sparse` wrote into a model of the same shapes, in place.
 
     Raises:
+        MissingFileError: If there is no such file.
         ArgumentError: If the file is damaged, or of another model; nothing has changed.
     """
+    check_has_values(model)
     try:
         tensors, header = files.read_tensors(Path(path))
         state = _dense_state(tensors, header, model)
-    except FileNotFoundError:
+    except StorageError:
         raise
     except Exception as error:
         raise ArgumentError(

@@ -8,7 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffprune._core.types import Bool, Float
+from diffprune._core.door import door
+from diffprune._core.types import Bool, Extended, Float
+from diffprune.gates import checks
 from diffprune.gates.functional import Activation, activate, gate_values
 from diffprune.gates.large import lean_transform
 from diffprune.gates.topk import largest
@@ -31,11 +33,12 @@ class Origin(NamedTuple):
 MANY_UNITS = 65_536
 
 
+@door
 def g(
     sample: Float[Tensor, "*batch units"],
     u: Activation = "sigmoid",
     beta: float | Float[Tensor, "#units"] = 0.5,
-    zeta: float | Float[Tensor, ""] = 0.0,
+    zeta: Extended | Float[Tensor, ""] = 0.0,
 ) -> Float[Tensor, "*batch units"]:
     r"""Turn a sample into an approximate Bernoulli sample (eq. eff_a to eff_e).
 
@@ -49,6 +52,8 @@ def g(
         >>> g(torch.tensor([-3.0, 0.0, 2.0]), beta=0.2)
         tensor([0.0000, 0.8096, 1.1904])
     """
+    if not torch.compiler.is_compiling():
+        checks.check_sample(sample, beta=beta, zeta=zeta)
     nothing = torch.full((), -torch.inf, dtype=sample.dtype, device=sample.device)
     threshold = torch.as_tensor(beta, dtype=sample.dtype, device=sample.device)
     spread = torch.as_tensor(zeta, dtype=sample.dtype, device=sample.device).neg().exp()

@@ -6,6 +6,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
+from diffprune._core.arguments import shown
+from diffprune._core.door import door
+from diffprune._core.modules import check_has_values
 from diffprune._core.types import Int
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates.gate import Gate
@@ -13,6 +16,7 @@ from diffprune.gates.gate import Gate
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
+@door
 def gate_weight(
     layer: nn.Module,
     name: str = "weight",
@@ -40,19 +44,26 @@ def gate_weight(
         >>> fold_gates(layer)
         Linear(in_features=3, out_features=2, bias=True)
     """
+    check_has_values(layer)
     weight = _parameter(layer, name)
     if index is None:
         index = torch.arange(weight.numel(), device=weight.device).view(weight.shape)
-    if index.shape != weight.shape:
+    if not weight.is_floating_point():
         raise ArgumentError(
-            f"index must have the shape of {name}, {tuple(weight.shape)}, got "
-            f"{tuple(index.shape)}."
+            f"`{name}` of the layer holds {weight.dtype}, and gates multiply floating "
+            "point numbers."
+        )
+    if index.shape != weight.shape or not index.numel() or int(index.min()) < 0:
+        raise ArgumentError(
+            f"index must have the shape of {name}, {tuple(weight.shape)}, and count "
+            f"from zero, got {shown(index)}."
         )
     gate = Gate(int(index.max()) + 1, index=index, dim=0, **options).to(weight)
     parametrize.register_parametrization(layer, name, gate)
     return gate
 
 
+@door
 def fold_gates(module: ModuleT) -> ModuleT:
     """Multiply gated parameters by their gates for good, in place; no gate is left."""
     for layer in list(module.modules()):
@@ -80,8 +91,8 @@ def _parameter(layer: nn.Module, name: str) -> Tensor:
     parameters = dict(layer.named_parameters(recurse=False))
     if name not in parameters:
         raise UnknownNameError(
-            f"{type(layer).__name__} has no ungated parameter {name!r}; it has "
-            f"{', '.join(parameters) or 'none'}."
+            f"the layer, a {type(layer).__name__}, has no ungated parameter of the "
+            f"name {name!r}; it has {', '.join(parameters) or 'none'}."
         )
     return parameters[name]
 

@@ -12,6 +12,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from diffprune._core.door import door
 from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
 from diffprune._pruner.state_in_model import StateInModel
@@ -19,8 +20,8 @@ from diffprune.errors import ArgumentError
 from diffprune.integrations._hf_widths import EqualWidths
 from diffprune.integrations._training import (
     add_penalty_,
-    check_alone,
     check_held,
+    check_processes,
     set_gates_apart_,
     with_steps,
 )
@@ -52,6 +53,7 @@ class Pruning(TrainerCallback):
         pruner: The pruner, once a `Trainer` was made with this callback.
     """
 
+    @door
     def __init__(
         self,
         example_inputs: ExampleInputs,
@@ -77,7 +79,9 @@ class Pruning(TrainerCallback):
     ) -> None:
         """Gate the model, before an optimizer is made or a checkpoint is loaded."""
         del state, control
-        check_alone(args.world_size)
+        sharing = [kind for kind in ("deepspeed", "fsdp") if getattr(args, kind, None)]
+        kind = " and ".join(sharing)
+        check_processes(args.world_size, kind, is_data_parallel=not sharing)
         model: nn.Module = kwargs["model"]
         options = dict(self._options)
         options["budget"] = with_steps(options.get("budget"), args.max_steps)

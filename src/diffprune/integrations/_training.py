@@ -21,17 +21,21 @@ from diffprune.errors import ArgumentError
 _OURS = "_diffprune_set_apart"
 
 
-def check_alone(processes: int) -> None:
-    """Refuse training by several processes.
+def check_processes(processes: int, kind: str, *, is_data_parallel: bool) -> None:
+    """Refuse several processes that do not each have the whole model.
+
+    Args:
+        processes: How many train it.
+        kind: What the trainer calls the way in which they share it.
+        is_data_parallel: Whether that is `DistributedDataParallel`.
 
     Raises:
-        ArgumentError: If there is more than one.
+        ArgumentError: If it is another way.
     """
-    if processes > 1:
+    if processes > 1 and not is_data_parallel:
         raise ArgumentError(
-            f"{processes} processes train this model, and each would choose by its own "
-            "data which units leave: their models would differ.\nPrune with one "
-            "process, and train the small model with many."
+            f"{processes} processes train this model by {kind}, and removals follow "
+            "`DistributedDataParallel` only.\nUse that, or prune with one process."
         )
 
 

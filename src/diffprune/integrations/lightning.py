@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from diffprune._core.door import door
 from diffprune._graph import ExampleInputs
 from diffprune._io.gated_state import KEY, as_tensor, load_plain_
 from diffprune._pruner import Pruner, RemovalRecord
@@ -18,8 +20,8 @@ from diffprune._surgery.first_shapes import FirstShapes
 from diffprune.errors import ArgumentError
 from diffprune.integrations._training import (
     add_penalty_,
-    check_alone,
     check_held,
+    check_processes,
     set_gates_apart_,
     with_steps,
 )
@@ -53,6 +55,7 @@ class Pruning(Callback):
     Put it before callbacks that copy the module, such as `EMAWeightAveraging`.
     """
 
+    @door
     def __init__(
         self,
         example_inputs: ExampleInputs | None = None,
@@ -178,7 +181,7 @@ class Pruning(Callback):
             )
         if self.pruner is not None:
             return
-        check_alone(trainer.world_size)
+        _check_strategy(trainer)
         if any(True for _ in self._copies(trainer, pl_module)):
             raise ArgumentError(
                 "a callback has copied the module before it got its gates.\n"
@@ -270,6 +273,25 @@ def load_from_checkpoint(
     module: Any = Loading.load_from_checkpoint(checkpoint_path, **options)
     module.__class__ = cls
     return module
+
+
+def _check_strategy(trainer: Trainer) -> None:
+    """Refuse strategies whose processes hold or hand back the module otherwise.
+
+    Raises:
+        ArgumentError: If it is such a strategy.
+    """
+    strategy = trainer.strategy
+    # Processes that Lightning forks hand weights back to a module that is still whole.
+    is_ddp = (
+        isinstance(strategy, DDPStrategy)
+        and not isinstance(strategy, DeepSpeedStrategy)
+        and strategy._start_method == "popen"  # noqa: SLF001 - nothing public tells
+    )
+    kind = f"Lightning's {type(strategy).__name__}"
+    if isinstance(strategy, DDPStrategy) and not is_ddp:
+        kind += ' of another kind than `strategy="ddp"`'
+    check_processes(trainer.world_size, kind, is_data_parallel=is_ddp)
 
 
 def _metrics(record: RemovalRecord) -> dict[str, float]:

@@ -7,9 +7,11 @@ from typing import Any
 from peft import LoraConfig, PeftModel
 from peft.tuners.lora import LoraLayer
 
+from diffprune._core.door import door
 from diffprune.errors import ArgumentError
 
 
+@door
 def write_ranks_(model: PeftModel, adapter: str = "default") -> dict[str, int]:
     """Let the config of an adapter say which rank each layer has by now.
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from diffprune._core.door import door
 from diffprune._core.files import WEIGHTS
 from diffprune._io.gated_state import KEY, load_plain_
 from diffprune._io.load import load_pruned
-from diffprune.errors import ArgumentError, MissingPackageError
+from diffprune.errors import ArgumentError, MissingFileError, MissingPackageError
 
 if TYPE_CHECKING:
     from diffprune.integrations._hf_trainer import Pruning
@@ -31,6 +32,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - what a module gives is not 
     return Pruning
 
 
+@door
 def load_pretrained(folder: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - of an optional library
     """Build the model that a folder describes, and load its pruned weights.
 
@@ -46,11 +48,11 @@ def load_pretrained(folder: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - of
     Raises:
         MissingPackageError: If `transformers` is not installed.
         ArgumentError: If the class is not one of `transformers`, or as `load_pruned`.
-        FileNotFoundError: If the folder does not hold such files.
+        MissingFileError: If the folder does not hold such files.
     """
     source = Path(folder)
     if not (source / "config.json").is_file():
-        raise FileNotFoundError(
+        raise MissingFileError(
             f"`{source}` has no `config.json`. For a model of your own, write "
             "`load_pruned(YourModel(...), folder)`."
         )

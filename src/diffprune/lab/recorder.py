@@ -12,7 +12,9 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
+from diffprune._core.door import door
 from diffprune._core.files import packed, write_bytes
+from diffprune._core.types import Amount, Count, Natural
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
@@ -32,6 +34,7 @@ from diffprune.lab.training.recipe import Recipe
 
 
 @contextmanager
+@door
 def record(
     pruner: Pruner[Any],
     recipe: Recipe,
@@ -90,17 +93,18 @@ class Recorder:
         self._seconds = 0.0
         self._raw = open_units(pruner)
 
+    @door
     def epoch(
         self,
-        number: int,
+        number: Count,
         *,
         loss: float,
-        test_error: float,
-        train_error: float | None = None,
-        validation_error: float | None = None,
-        test_examples: int = 0,
-        steps: int = 0,
-        lr: float | None = None,
+        test_error: Amount,
+        train_error: Amount | None = None,
+        validation_error: Amount | None = None,
+        test_examples: Natural = 0,
+        steps: Natural = 0,
+        lr: Amount | None = None,
     ) -> None:
         """Record an epoch that has just ended.
 
@@ -141,12 +145,13 @@ class Recorder:
         )
         self._folder.write_epoch(epoch, self._pruner.history)
 
+    @door
     def finish(
         self,
         *,
-        test_error: float,
-        validation_error: float | None = None,
-        test_examples: int = 0,
+        test_error: Amount,
+        validation_error: Amount | None = None,
+        test_examples: Natural = 0,
     ) -> None:
         """Record what came out, and save the small model; call after `finalize`.
 

@@ -4,10 +4,13 @@ import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from diffprune._core.door import door
+from diffprune._core.files import storing
 from diffprune.errors import MissingPackageError
 from diffprune.lab.runs.records import Epoch
 from diffprune.lab.training.loop import OnEpoch
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
+@door
 def tensorboard(folder: str | os.PathLike[str]) -> Generator[OnEpoch, None, None]:
     """Write every epoch as events: `train(..., on_epoch=...)` calls what this yields.
 
@@ -42,9 +46,11 @@ def tensorboard(folder: str | os.PathLike[str]) -> Generator[OnEpoch, None, None
     writers: list[SummaryWriter] = []
 
     def write(epoch: Epoch) -> None:
-        if not writers:
-            writers.append(SummaryWriter(os.fspath(folder), purge_step=epoch.number))
-        _write(writers[0], epoch)
+        with storing(Path(folder)):
+            if not writers:
+                where = os.fspath(folder)
+                writers.append(SummaryWriter(where, purge_step=epoch.number))
+            _write(writers[0], epoch)
 
     try:
         yield write

@@ -6,17 +6,20 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from diffprune._core.types import Bool
+from diffprune._core.arguments import check
+from diffprune._core.door import door
+from diffprune._core.types import Amount, Bool, Count, Seed
 from diffprune.gates import Gate
 from diffprune.testing.outcomes import assert_close, is_equal
 
 
+@door
 def check_gate(
     make_gate: Callable[[int], Gate],
     *,
-    sizes: Sequence[int] = (2, 7, 50),
-    seed: int = 0,
-    atol: float = 1e-9,
+    sizes: Sequence[Count] = (2, 7, 50),
+    seed: Seed = 0,
+    atol: Amount = 1e-9,
 ) -> None:
     """Hold a kind of gate against the laws, with random units closed.
 
@@ -44,6 +47,7 @@ def check_gate(
     for size in sizes:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
+            check("what make_gate returns", Gate, make_gate(size))
             _check_fresh(make_gate(size))
             gate = _closed(make_gate(size))
             _check_zeros(gate)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.copying import copied
-from diffprune._core.types import Int
+from diffprune._core.door import door
+from diffprune._core.types import Amount, Int, Seed
 from diffprune._graph import (
     Atom,
     Axis,
@@ -22,13 +23,14 @@ from diffprune.testing.outcomes import assert_close, returned
 from diffprune.testing.removal_laws import check_removal, found
 
 
+@door
 def check_groups(
     model: nn.Module,
     example_inputs: ExampleInputs,
     *,
     groups: Groups | None = None,
-    seed: int = 0,
-    atol: float = 1e-7,
+    seed: Seed = 0,
+    atol: Amount = 1e-7,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> Groups:
     """Permute the units of every group in all their tensors; the outputs must stay.
@@ -67,12 +69,13 @@ def check_groups(
     return groups
 
 
+@door
 def check_rule(
     rules: Mapping[Op, Rule],
     model: nn.Module,
     example_inputs: ExampleInputs,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> Groups:
     """Check that rules free units of a model, and that what they free can go.
 

@@ -8,8 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.types import Bool
-from diffprune._graph import ExampleInputs, Groups, find_groups
+from diffprune._core.arguments import check
+from diffprune._core.door import door
+from diffprune._core.types import Amount, Bool, Part, Seed
+from diffprune._graph import ExampleInputs, Groups, check_accepts, find_groups
 from diffprune._io import load_pruned, save_pruned
 from diffprune._surgery import (
     Plan,
@@ -19,6 +21,7 @@ from diffprune._surgery import (
     plan_removal,
     removal,
 )
+from diffprune._surgery.keep_masks import check_same_model
 from diffprune.testing.outcomes import (
     assert_close,
     assert_same_state,
@@ -30,8 +33,9 @@ from diffprune.testing.outcomes import (
 Keep = Mapping[str, Bool[Tensor, " units"]]
 
 
+@door
 def random_keep(
-    groups: Groups, *, seed: int = 0, share: float = 0.6
+    groups: Groups, *, seed: Seed = 0, share: Part = 0.6
 ) -> dict[str, Bool[Tensor, " units"]]:
     """Draw for each group a mask that keeps some of its units, and at least one.
 
@@ -52,14 +56,15 @@ def random_keep(
     return keep
 
 
+@door
 def check_removal(
     model: nn.Module,
     example_inputs: ExampleInputs,
     *,
     keep: Keep | None = None,
     groups: Groups | None = None,
-    seed: int = 0,
-    atol: float = 1e-10,
+    seed: Seed = 0,
+    atol: Amount = 1e-10,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> Removal[nn.Module]:
     """Remove units of every group: the model must compute what the masked one does.
@@ -104,12 +109,13 @@ def check_removal(
     return result
 
 
+@door
 def check_composition(
     model: nn.Module,
     example_inputs: ExampleInputs,
     *,
     groups: Groups | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> Plan:
     """Removing nothing is the identity; removing twice is removing the union once.
@@ -150,13 +156,14 @@ def check_composition(
     return both
 
 
+@door
 def check_round_trip(
     make_model: Callable[[], nn.Module],
     model: nn.Module,
     example_inputs: ExampleInputs,
     *,
     groups: Groups | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> nn.Module:
     """Remove units, save, load into a fresh model: the same, bit for bit.
@@ -179,7 +186,9 @@ def check_round_trip(
     plan = plan_removal(groups, keep=random_keep(groups, seed=seed))
     small = apply_plan(model, plan)
     with tempfile.TemporaryDirectory() as folder:
-        fresh = load_pruned(make_model(), save_pruned(small, folder))
+        made = make_model()
+        check("what make_model returns", nn.Module, made)
+        fresh = load_pruned(made, save_pruned(small, folder))
     assert_same_state(fresh.state_dict(), small.state_dict(), what="the loaded model")
     _assert(str(fresh) == str(small), f"the loaded model is another one:\n{fresh}")
     expected, actual = returned(small, example_inputs), returned(fresh, example_inputs)
@@ -196,6 +205,8 @@ def found(
     """The groups that were given, or else those of the model."""
     if groups is None:
         return find_groups(model, example_inputs, **options)
+    check_same_model(model, groups)
+    check_accepts(model, example_inputs)
     return groups
 
 

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
 from torch.utils import _pytree as pytree
 
+from diffprune._core.arguments import check
 from diffprune._core.copying import copied
-from diffprune._core.types import Bool, Float
+from diffprune._core.door import door
+from diffprune._core.types import Amount, Bool, Count, Float, Seed
 from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
 from diffprune._surgery.apply import named_tensors, select
@@ -29,16 +31,17 @@ def mean_square(outputs: Any) -> Float[Tensor, ""]:  # noqa: ANN401 - as the mod
     return torch.stack([x.square().mean() for x in tensors]).sum()
 
 
+@door
 def check_training_commutes(
     model: nn.Module,
     example_inputs: ExampleInputs,
     optimizer: MakeOptimizer = Adam,
     *,
     loss: Loss = mean_square,
-    steps: int = 3,
+    steps: Count = 3,
     training: bool = False,
-    seed: int = 0,
-    atol: float = 1e-9,
+    seed: Seed = 0,
+    atol: Amount = 1e-9,
     **options: Any,  # noqa: ANN401 - those of Pruner
 ) -> Pruner[nn.Module]:
     """Train, remove closed units from one of two copies, train both on, compare.
@@ -75,6 +78,7 @@ def check_training_commutes(
     trial = copied(model).train(training)
     pruner = manual_pruner(trial, example_inputs, **options)
     optimizing = optimizer(accepted(pruner.parameter_groups(lr=1e-3), optimizer))
+    check("what optimizer returns", Optimizer, optimizing)
     close_some_(named_gates(pruner.model, Gate).values(), seed=seed)
     train_(pruner.model, example_inputs, optimizing, loss, steps)
     was_open = {n: g.is_open() for n, g in named_gates(pruner.model).items()}
@@ -126,7 +130,9 @@ def train_(
     """Some steps on the loss and the penalty of open gates."""
     for _ in range(steps):
         optimizer.zero_grad()
-        (loss(call(model, inputs)) + expected_l0(model, 1e-3)).backward()
+        found = loss(call(model, inputs))
+        check("what loss returns", Tensor, found)
+        (found.sum() + expected_l0(model, 1e-3)).backward()
         optimizer.step()
 
 

@@ -59,3 +59,18 @@ def test_layers_cost_what_they_hold_and_multiply():
         LayerCost("0", (16, 4), (12, 3)),
         LayerCost("2", (10, 4), (8, 2)),
     )
+
+
+def test_layers_are_counted_where_torch_takes_short_cuts():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.Sequential(nn.LSTM(4, 8, batch_first=True), First(), layer).eval()
+    costs = {c.name: c.macs[0] for c in layer_costs(model, model, torch.rand(1, 5, 4))}
+    assert costs["0"] == 5 * 4 * 8 * (4 + 8)
+    assert costs["2.linear1"] == 5 * 8 * 16
+    assert costs["2.self_attn"] > 0
+
+
+class First(nn.Module):
+    def forward(self, outputs):
+        return outputs[0]

@@ -225,10 +225,12 @@ def test_layers_that_the_task_froze_stay_in_eval_mode(toy, recipe, tmp_path):
         task = toy(recipe)
         model = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.1), task.model)
         model[0].eval()
-        model.register_forward_hook(
-            lambda model, *_: seen.append((model.training, model[0].training))
-        )
+        model.register_forward_hook(note)
         return replace(task, model=model)
+
+    def note(model, *_):
+        if not torch.compiler.is_exporting():  # both modes are traced
+            seen.append((model.training, model[0].training))
 
     small = train(make, replace(recipe.as_dense(), epochs=1), out=tmp_path)
     assert set(seen) == {(True, False), (False, False)}
@@ -254,7 +256,8 @@ def test_a_loss_that_is_no_number_stops_the_run(toy, recipe, tmp_path):
 
         return replace(task, loss=loss)
 
-    with pytest.raises(ArgumentError, match=r"became nan in epoch 2, batch 2\.\n"):
+    match = r"became nan in epoch 2, batch 2\.\nThe last good .*pt`, .*end of epoch 1"
+    with pytest.raises(ArgumentError, match=match):
         train(make, replace(recipe.as_dense()), out=tmp_path)
     assert len(read_run(tmp_path).epochs) == 1
 

@@ -88,3 +88,15 @@ def test_the_horseshoe_tells_small_scales_from_large_ones():
     assert gate.size == 2
     assert gate.layer_mean.shape == (2,)
     assert gate.is_open().all()
+
+
+def test_a_cut_fixes_what_counts_as_closed():
+    gate = Horseshoe(6).eval()
+    gate.mean.data[:, 0] = torch.tensor([-12.0, -11.0, -5.0, -4.0, 0.0, 0.0])
+    expected = gate.is_open()
+    assert expected.tolist() == [False, False, True, True, True, True]
+    gate.keep_(expected)
+    assert gate.is_open().all()  # the middle of those that stay would close two
+    again = Horseshoe(4)
+    again.load_state_dict(gate.state_dict())
+    assert again.is_open().all()

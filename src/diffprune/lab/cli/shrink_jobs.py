@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from diffprune._budget import Budget
+from diffprune._core.modules import check_device
 from diffprune._io import save_pruned
 from diffprune._shrink import Shrinkage, shrinkage
 from diffprune.errors import ArgumentError
@@ -163,6 +164,7 @@ def shrink_job(
         device: Where to compute.
         options: Passed to `dp.shrink`.
     """
+    check_device(device)
     model, task = trained.model.to(device), trained.task
     with progress_bar(screen()) as tell:
         found = shrinkage(

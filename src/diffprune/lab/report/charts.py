@@ -118,7 +118,9 @@ def _joins(base: alt.Chart) -> Layers:
     dots = joins.mark_point(
         shape="circle", filled=True, size=50, color=theme.MUTED, opacity=1
     )
-    names = joins.mark_text(align="left", dx=9, color=theme.MUTED).encode(text="name:N")
+    names = joins.mark_text(align="left", dx=8, dy=-7, color=theme.MUTED).encode(
+        text="name:N"
+    )
     return alt.layer(dots, names)
 
 

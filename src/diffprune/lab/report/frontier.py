@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from diffprune._core.door import check_fields
+from diffprune._core.types import Amount, Natural
 from diffprune.lab.formatting import spell_widths
 from diffprune.lab.report.networks import Network
 from diffprune.lab.report.rows import Row
@@ -32,12 +34,15 @@ class Reference:
     """
 
     label: str
-    error: float
-    macs: int
-    parameters: int
+    error: Amount
+    macs: Natural
+    parameters: Natural
     widths: str = ""
     note: str = ""
     group: str = "published"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def front_rows(

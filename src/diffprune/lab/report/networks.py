@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
-from diffprune._graph import mode
+from diffprune._graph import find_groups
 from diffprune.lab.runs.records import WEIGHTS, Run, Widths
 
 
@@ -65,18 +63,13 @@ def layer_costs(
 
 
 def _layer_costs(model: nn.Module, inputs: Tensor) -> dict[str, tuple[int, int]]:
-    counter = FlopCounterMode(display=False)
-    with counter, torch.no_grad(), mode(model, training=False):
-        model(inputs)
-    counts = counter.get_flop_counts()
-    root = type(model).__name__
+    macs = find_groups(model, inputs).macs_by_module()
     return {
-        name: (
+        name or "the model itself": (
             sum(p.numel() for p in module.parameters(recurse=False)),
-            sum(counts.get(f"{root}.{name}", {}).values()) // 2,
+            macs.get(name, 0),
         )
         for name, module in model.named_modules()
-        if name and not list(module.children())
     }
 
 

@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from diffprune._core.door import door
 from diffprune._core.files import write_text
 from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.report.frontier import Reference
@@ -14,6 +15,7 @@ from diffprune.lab.runs.records import Run, read_runs
 _PACKAGES: Final = ("altair", "jinja2", "vl_convert")
 
 
+@door
 def write_report(
     runs: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],

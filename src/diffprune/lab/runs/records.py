@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from diffprune._core.door import door
+from diffprune._core.files import reading
 from diffprune._pruner import RemovalRecord
 from diffprune._surgery.compare import Certificate
 from diffprune.errors import ArgumentError
@@ -167,6 +169,7 @@ class Run:
         }
 
 
+@door
 def read_run(folder: str | os.PathLike[str]) -> Run:
     """Read a run, finished or not.
 
@@ -177,7 +180,9 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         ArgumentError: If the folder holds no run, or a damaged one.
     """
     path = Path(folder)
-    if not (path / RECIPE).is_file():
+    with reading(path):
+        has_run = (path / RECIPE).is_file()
+    if not has_run:
         raise ArgumentError(f"`{folder}` holds no run: there is no `{RECIPE}` in it.")
     try:
         return _read(path)

@@ -2,12 +2,17 @@
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from rich.table import Table
 
-from diffprune.errors import MissingPackageError
+from diffprune._core.door import door
+from diffprune._core.files import written_whole
+from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.runs.records import Outcome, Run
+
+_ENDINGS: Final = (".svg", ".png", ".html")
 
 
 @dataclass(frozen=True)
@@ -47,12 +52,19 @@ class Front:
             )
         return table
 
+    @door
     def figure(self, path: str | os.PathLike[str]) -> None:
         """Draw test error against multiply-adds, as SVG, PNG or HTML by its ending.
 
         Raises:
+            ArgumentError: If it ends otherwise.
             MissingPackageError: If altair is not installed.
+            StorageError: If the disk refuses.
         """
+        if Path(path).suffix not in _ENDINGS:
+            raise ArgumentError(
+                f"path must end in one of {', '.join(_ENDINGS)}, got `{path}`."
+            )
         try:
             import altair as alt  # noqa: PLC0415 - optional
         except ImportError as error:
@@ -70,7 +82,9 @@ class Front:
             opacity=alt.condition("datum.front", alt.value(1.0), alt.value(0.4))
         )
         labels = base.mark_text(align="left", dx=6, dy=-6).encode(text="run:N")
-        (line + points + labels).properties(width=480, height=300).save(str(path))
+        chart = (line + points + labels).properties(width=480, height=300)
+        with written_whole(Path(path)) as partial:
+            chart.save(str(partial))
 
     def _point(self, run: Run) -> dict[str, Any]:
         end = outcome_of(run)

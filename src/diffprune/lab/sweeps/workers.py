@@ -8,6 +8,9 @@ from pathlib import Path
 
 import torch
 
+from diffprune._core.door import door
+from diffprune._core.modules import check_device
+from diffprune._core.types import Count
 from diffprune.errors import ArgumentError
 from diffprune.lab import Recipe, read_run, train
 from diffprune.lab.runs.records import RECIPE, Outcome, Run
@@ -28,13 +31,14 @@ class Job:
     device: str
 
 
+@door
 def sweep(
     task: str,
     vary: Mapping[str, Sequence[float | str]],
     *,
     out: str | os.PathLike[str],
     recipe: Recipe | None = None,
-    workers: int = 1,
+    workers: Count = 1,
     device: str = "cpu",
 ) -> Front:
     """Train a task once for each value, and compare what comes out.
@@ -54,8 +58,7 @@ def sweep(
         ArgumentError: If there is nothing to vary, or nobody to do it.
         MissingPackageError: If Optuna is not installed.
     """
-    if workers < 1:
-        raise ArgumentError(f"a sweep needs at least one worker, got {workers}.")
+    check_device(device)
     _, make_recipe = load_task(task)
     points = make_points(recipe or make_recipe(0), vary)
     threads = max(1, torch.get_num_threads() // workers)

@@ -16,6 +16,8 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from diffprune._budget import Budget
+from diffprune._core.door import door
+from diffprune._core.modules import check_device
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -36,6 +38,7 @@ NUM_EXAMPLES: Final = 8
 OnEpoch = Callable[[Epoch], object]
 
 
+@door
 def train(
     make_task: MakeTask,
     recipe: Recipe,
@@ -64,6 +67,7 @@ def train(
             main thread no signal is heard, and training goes on.
     """
     check_recipe(recipe)
+    check_device(device)
     spec = spell(make_task, Path(out))
     with (
         Folder.open(Path(out), recipe, spec) as folder,
@@ -125,12 +129,17 @@ def _step_(
 def _check_finite(loss: Tensor, progress: Progress, folder: Folder) -> None:
     if math.isfinite(loss):
         return
-    since = "from the end of the epoch before" if progress.epoch else "from the start"
+    good = folder.checkpoint
+    last = (
+        f"The last good checkpoint is `{good}`, of the end of epoch {progress.epoch}: "
+        "the same call goes on from there, and would come to the same."
+        if good.exists()
+        else f"There is no checkpoint yet in `{folder.path}`."
+    )
     raise ArgumentError(
         f"the loss became {float(loss)} in epoch {progress.epoch + 1}, batch "
-        f"{progress.batches + 1}.\nThe run in `{folder.path}` can go on {since}; it "
-        "would come to the same. Start another one with a smaller `lr`, or with "
-        "`clip_norm`."
+        f"{progress.batches + 1}.\n{last} Start another run with a smaller `lr`, or "
+        "with `clip_norm`."
     )
 
 

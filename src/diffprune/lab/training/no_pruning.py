@@ -9,9 +9,10 @@ from torch.optim import Optimizer
 from torch.utils.flop_counter import FlopCounterMode
 
 from diffprune._core.types import Float
-from diffprune._graph import ExampleInputs, mode
+from diffprune._graph import ExampleInputs, find_groups, mode
 from diffprune._pruner import RemovalRecord
 from diffprune._surgery import Plan
+from diffprune.errors import DiffpruneError
 from diffprune.gates import GateLike
 from diffprune.gates.penalty import parameter_groups
 
@@ -148,9 +149,15 @@ class NoPruning:
         self.steps = state["steps"]
 
 
-@torch.no_grad()
 def _count_macs(model: nn.Module, example_inputs: Tensor) -> int:
-    counter = FlopCounterMode(display=False)
-    with counter, mode(model, training=False):
-        model(example_inputs)
-    return counter.get_total_flops() // 2
+    """Count as the pruner does, so that a dense run can be compared with a pruned one.
+
+    What cannot be traced cannot be pruned either, and torch counts the ops it knows.
+    """
+    try:
+        return find_groups(model, example_inputs).macs()
+    except DiffpruneError:
+        counter = FlopCounterMode(display=False)
+        with counter, mode(model, training=False), torch.no_grad():
+            model(example_inputs)
+        return counter.get_total_flops() // 2

@@ -6,13 +6,13 @@ compared and written as JSON.
 
 import inspect
 import math
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from diffprune._budget import Budget
-from diffprune._core.arguments import count, number
+from diffprune._core.door import check_fields, door
+from diffprune._core.types import Amount, Count, Natural, Seed
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab import defaults
@@ -67,23 +67,23 @@ class Recipe:
 
     name: str
     epochs: int
-    batch_size: int = defaults.BATCH_SIZE
-    lr: float = defaults.LR
-    gate_lr: float | None = None
-    weight_decay: float = 0.0
+    batch_size: Count = defaults.BATCH_SIZE
+    lr: Amount = defaults.LR
+    gate_lr: Amount | None = None
+    weight_decay: Amount = 0.0
     decay: Literal["constant", "cosine", "linear", "steps"] = "constant"
     decay_after: tuple[int, ...] = ()
-    decay_factor: float = 0.2
-    clip_norm: float | None = None
+    decay_factor: Amount = 0.2
+    clip_norm: Amount | None = None
     amp: bool = False
-    strength: float | Mapping[str, float] | None = None
+    strength: Amount | Mapping[str, Amount] | None = None
     budget: Mapping[str, float | str] | None = None
     gate: Mapping[str, Any] = field(default_factory=dict[str, Any])
     pruner: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    seed: int = 0
+    seed: Seed = 0
 
     def __post_init__(self) -> None:
-        _check_numbers(self)
+        check_fields(self)
         if self.epochs < 1:
             raise ArgumentError(
                 f"training needs at least one epoch, got {self.epochs}.\n"
@@ -109,7 +109,8 @@ class Recipe:
         """The same without gates, to compare with."""
         return replace(self, strength=None, budget=None)
 
-    def lr_factor(self, epoch: int) -> float:
+    @door
+    def lr_factor(self, epoch: Natural) -> float:
         """What learning rates are multiplied by, `epoch` epochs after the start."""
         if self.decay == "cosine":
             return (1 + math.cos(math.pi * epoch / self.epochs)) / 2
@@ -126,22 +127,18 @@ class Recipe:
         return asdict(self)
 
     @classmethod
+    @door
     def from_dict(cls, data: Mapping[str, Any]) -> "Recipe":
-        """Read what `to_dict` wrote, also by way of JSON."""
-        tuples: dict[str, Any] = {"decay_after": tuple(data["decay_after"])}
-        return cls(**{**data, **tuples})
+        """Read what `to_dict` wrote, also by way of JSON.
 
-
-def _check_numbers(recipe: Recipe) -> None:
-    """Refuse numbers that cannot be meant, by name."""
-    count("epochs", recipe.epochs, least=-sys.maxsize)
-    count("batch_size", recipe.batch_size)
-    count("seed", recipe.seed, least=0)
-    number("lr", recipe.lr)
-    for name in ("gate_lr", "weight_decay", "clip_norm", "strength"):
-        value = getattr(recipe, name)
-        if value is not None and not isinstance(value, Mapping):
-            number(name, value)
+        Raises:
+            ArgumentError: If the data is not that of a recipe.
+        """
+        try:
+            after: dict[str, Any] = {"decay_after": tuple(data.get("decay_after", ()))}
+            return cls(**{**data, **after})
+        except TypeError as error:
+            raise ArgumentError(f"the data is not that of a recipe: {error}") from error
 
 
 MakeRecipe = Callable[[int], Recipe]

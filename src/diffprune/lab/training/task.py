@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Adam, Optimizer
 
+from diffprune._core.door import check_fields
 from diffprune._core.types import Float, Int
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -61,6 +62,9 @@ class Task:
     optimizer: Callable[[list[dict[str, Any]]], Optimizer] = Adam
     pruner: Callable[[nn.Module, Tensor], Trainable] | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 MakeTask = Callable[[Recipe], Task]
 """A task as users write it: a plain function, called once the seed is set."""
@@ -78,6 +82,9 @@ def check_task(made: object) -> None:
             "needed: "
             "`return lab.Task(model=..., train=..., test=...)`."
         )
+    for name in ("train", "test"):
+        if not len(getattr(made, name)):
+            raise ArgumentError(f"the task has nothing to {name} with: no batches.")
 
 
 def gate_of(recipe: Recipe) -> Callable[[int], nn.Module]:

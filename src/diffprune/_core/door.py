@@ -1,0 +1,79 @@
+"""Public functions that check what they are given, by their own annotations.
+
+An annotation says what an argument is; `@door` makes it so. What does not fit is
+refused with the name of the argument, before the function has done anything.
+"""
+
+import functools
+import inspect
+import typing
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar, cast
+
+import torch
+
+from diffprune._core.arguments import check
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def door(function: FunctionT) -> FunctionT:
+    """Check the arguments of a function against its annotations whenever it is called.
+
+    Code that torch compiles is not checked.
+
+    Examples:
+        >>> @door
+        ... def cut(width: int) -> int:
+        ...     return width
+        >>> cut(3)
+        3
+        >>> cut(2.5)
+        Traceback (most recent call last):
+        ...
+        diffprune.errors.ArgumentError: width must be a whole number, got 2.5.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function's
+        if not torch.compiler.is_compiling():
+            given = signature.bind(*args, **kwargs).arguments
+            hints = _hints(function)
+            for name, value in given.items():
+                if name in hints:
+                    _check(signature.parameters[name], hints[name], value)
+        return function(*args, **kwargs)
+
+    return cast("FunctionT", checked)
+
+
+def check_fields(record: object) -> None:
+    """Check the fields of a data class against their annotations.
+
+    Raises:
+        ArgumentError: If one does not fit; the message names it.
+    """
+    for name, hint in _hints(type(record)).items():
+        if typing.get_origin(hint) is not ClassVar:
+            check(name, hint, getattr(record, name))
+
+
+@functools.cache
+def _hints(holder: Callable[..., Any]) -> dict[str, Any]:
+    found = typing.get_type_hints(holder, include_extras=True)
+    found.pop("return", None)
+    return found
+
+
+def _check(parameter: inspect.Parameter, hint: object, value: Any) -> None:  # noqa: ANN401 - anything may be given
+    for one in _values(parameter, value):
+        check(parameter.name, hint, one)
+
+
+def _values(parameter: inspect.Parameter, value: Any) -> Sequence[object]:  # noqa: ANN401 - as above
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        return list(value)
+    if parameter.kind is parameter.VAR_KEYWORD:
+        return list(value.values())
+    return [] if value is parameter.default else [value]

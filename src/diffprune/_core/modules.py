@@ -1,0 +1,52 @@
+"""What every module must have before anything is done to it: values, and a place."""
+
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+
+from diffprune.errors import ArgumentError
+
+
+def check_has_values(model: nn.Module) -> None:
+    """Refuse a model with parameters or buffers that have no values, by their name.
+
+    Raises:
+        ArgumentError: If a layer is lazy, or a tensor is on the meta device.
+
+    Examples:
+        >>> check_has_values(nn.Linear(2, 3, device="meta"))
+        Traceback (most recent call last):
+        ...
+        diffprune.errors.ArgumentError: `weight` of the model is on the meta device...
+    """
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
+            raise ArgumentError(
+                f"`{name}` of the model has no shape yet: its layer is lazy.\n"
+                "Call the model once on example inputs first."
+            )
+        if tensor.is_meta:
+            raise ArgumentError(
+                f"`{name}` of the model is on the meta device and has no values to "
+                "keep.\nFirst give it some: `model.to_empty(device=...)`, then load "
+                "the weights."
+            )
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that torch does not know, or this machine does not have.
+
+    Raises:
+        ArgumentError: If it is such a one.
+
+    Examples:
+        >>> check_device("cpu")
+    """
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = next(iter(str(error).splitlines()), "")
+        raise ArgumentError(
+            f"the device `{name}` cannot be used here: {reason}\nType `cpu`, or `cuda` "
+            "where there is one."
+        ) from error
