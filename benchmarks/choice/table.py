@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
-from benchmarks.choice.names import OURS, PEER, REFIT, is_peer
+from benchmarks.choice.names import GATED, OURS, PEER, REFIT, is_peer
 from benchmarks.choice.record import Record
 
 TITLES = {
@@ -59,10 +59,13 @@ def details(records: Sequence[Record]) -> str:
 
 
 def summary(records: Sequence[Record]) -> str:
-    """Ours beside the best peer of each cell, in its own way and with our refit."""
+    """Ours beside the best peer of each cell, in its own way and with our refit.
+
+    `dp.shrink` and what trains it comes first, a `Pruner` last.
+    """
     header = (
         "network", "training", "MACs", "dense", "diffprune", "best peer", "difference",
-        "best peer + refit", "difference", "seeds",
+        "best peer + refit", "difference", "seeds", "Pruner", "to best peer", "seeds",
     )  # fmt: skip
     return _table(header, [_summed(records, *cell) for cell in _cells(records)])
 
@@ -75,6 +78,7 @@ def _summed(records: Sequence[Record], task: str, compute: float, target: float)
     fitted = {name: e for name, e in peers.items() if name.endswith(REFIT)}
     compared = {seed for errors in own.values() for seed in errors}
     ours = {seed: e for seed, e in ours.items() if not own or seed in compared}
+    gated = {seed: e for seed, e in cell.get(GATED, {}).items() if seed in compared}
     return (
         TITLES[task],
         COMPUTES[compute],
@@ -84,6 +88,9 @@ def _summed(records: Sequence[Record], task: str, compute: float, target: float)
         *_against(ours, own),
         *_against(ours, fitted),
         str(len(ours) or max(map(len, peers.values()), default=0)),
+        str(estimate(gated.values())) if gated else "",
+        _against(gated, own)[1],
+        str(len(gated)) if gated else "",
     )
 
 

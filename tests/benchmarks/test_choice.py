@@ -2,9 +2,11 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks.choice import record, table, training
+from benchmarks.choice import gated, record, table, training
 from benchmarks.choice.networks import Reader, ResNet, ViT
 from benchmarks.choice.record import Record
+from benchmarks.choice.tasks import Data, Task
+from diffprune.lab.image_batches import Examples
 
 
 def cell(method, seed, error, **given):
@@ -30,7 +32,14 @@ RECORDS = [
 def test_the_best_peer_is_compared_seed_by_seed():
     row = table.summary(RECORDS).splitlines()[2]
     assert "| 6.50 ± 0.50 | 8.50 ± 0.50 (L1 global) | -2.00 ± 1.00 |" in row
-    assert "| 6.50 ± 0.00 (L1 global) | 0.00 ± 0.50 | 2 |" in row
+    assert "| 6.50 ± 0.00 (L1 global) | 0.00 ± 0.50 | 2 | | | |" in row.replace(
+        "  ", " "
+    )
+
+
+def test_a_pruner_is_compared_with_the_same_peer():
+    row = table.summary([*RECORDS, cell("diffprune, Pruner", 1, 7.5)]).splitlines()[2]
+    assert row.endswith("| 7.50 | -0.50 | 1 |")
 
 
 def test_a_seed_that_no_peer_has_yet_waits():
@@ -67,3 +76,34 @@ def test_records_are_read_as_they_were_written(tmp_path):
 )
 def test_multiply_adds_are_those_of_every_layer(model, shape, expected):
     assert training.macs(model, torch.zeros(shape)) == expected
+
+
+def random_task():
+    torch.manual_seed(0)
+    images = Examples(torch.randn(640, 1, 4, 4), torch.randint(3, (640,)))
+    data = Data(images, images, images)
+    return Task(
+        "random",
+        "noise",
+        lambda: nn.Sequential(
+            nn.Flatten(), nn.Linear(16, 40), nn.ReLU(), nn.Linear(40, 3)
+        ),
+        "3",
+        lambda: data,
+        is_shifted=False,
+        optimizer=lambda parameters, rate: torch.optim.Adam(parameters, lr=rate),
+        rate=1e-3,
+        epochs=10,
+    )
+
+
+@pytest.mark.parametrize("is_pretrained", [True, False])
+def test_a_pruner_spends_the_compute_it_is_given(is_pretrained):
+    task = random_task()
+    made = gated.train(
+        task.make(), task, 0, target=0.25, compute=1.0, rate=1e-3,
+        is_pretrained=is_pretrained,
+    )  # fmt: skip
+    assert made.compute == pytest.approx(1.0, abs=0.05)
+    assert made.steps > 1.5 * task.steps
+    assert made.model[1].out_features == 10

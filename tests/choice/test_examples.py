@@ -1,6 +1,6 @@
 import torch
 
-from diffprune._choice.examples import batch_size, first_examples
+from diffprune._choice.examples import batch_size, first_examples, from_few
 
 
 def test_the_first_tensor_says_how_many_there_are():
@@ -15,6 +15,17 @@ def test_all_tensors_are_cut_alike():
     assert torch.equal(b, y[:3])
     assert same is scale
     assert flag is None
+
+
+def test_a_few_are_enough_unless_they_fail():
+    assert from_few(len, torch.rand(20, 2)) == 8
+
+    def needs_all(x):
+        if len(x) < 20:
+            raise ValueError
+        return len(x)
+
+    assert from_few(needs_all, torch.rand(20, 2)) == 20
 
 
 def test_what_cannot_be_told_apart_stays_whole():

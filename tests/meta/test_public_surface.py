@@ -144,7 +144,7 @@ METHODS = {
     "prob_open reopening sample sharpness size values",
     "diffprune.Pruner": "add_copy add_to add_wrapper example_inputs finalize gates "
     "groups history kept load_state_dict model parameter_groups penalty plan "
-    "remove_closed_ shape state_dict step summary units worth",
+    "remove_closed_ shape shard_ state_dict step summary units worth",
     "diffprune.gates.ApproximateBernoulli": "expand has_rsample prob_open rsample "
     "sample support",
     "diffprune.gates.BaseGate": "draw forward is_open keep_ margin penalty reopening "

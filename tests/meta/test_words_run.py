@@ -46,9 +46,10 @@ def test_an_example_runs(script, tmp_path, monkeypatch):
     runpy.run_path(str(script), run_name="__main__")
 
 
-def test_the_page_about_several_processes_shows_lines_of_its_example():
-    page = (ROOT / "docs" / "howto" / "ddp.md").read_text(encoding="utf-8")
-    script = (ROOT / "examples" / "digits_with_ddp.py").read_text(encoding="utf-8")
+@pytest.mark.parametrize("kind", ["ddp", "fsdp"])
+def test_a_page_about_several_processes_shows_lines_of_its_example(kind):
+    page = (ROOT / "docs" / "howto" / f"{kind}.md").read_text(encoding="utf-8")
+    script = (ROOT / "examples" / f"digits_with_{kind}.py").read_text(encoding="utf-8")
     shown = re.search(r"^```py\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     lines = [line.strip() for line in script.splitlines()]
     assert shown is not None

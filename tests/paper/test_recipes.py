@@ -8,10 +8,15 @@ from diffprune.lab.image_batches import Examples, Split
 from diffprune.lab.training.task import gate_of
 from paper.models.wide_resnet import WideResNet
 from paper.recipes import (
+    fading_task,
+    papers_gate,
     small_wrn_dense,
     small_wrn_high,
     small_wrn_low,
     wide_resnet_task,
+    wide_wrn_dense,
+    wide_wrn_high,
+    wide_wrn_low,
     wrn_high,
     wrn_low,
 )
@@ -83,3 +88,43 @@ def test_wide_resnets_are_trained_as_published():
 def test_without_strength_there_are_no_gates():
     dense = replace(wrn_low(), strength=None)
     assert not list(gate_of(dense)(5).parameters())
+
+
+@pytest.mark.parametrize("make_recipe", [wide_wrn_low, wide_wrn_high])
+def test_the_push_to_close_is_gone_before_the_end(images, make_recipe, tmp_path):
+    recipe = replace(make_recipe(), epochs=2, batch_size=4)
+    seen = []
+
+    def task(recipe):
+        model = WideResNet(10, 2, papers_gate(recipe))
+        made = fading_task(wide_resnet_task(model, images, recipe), recipe)
+
+        def pruner(model, examples):
+            seen.append(made.pruner(model, examples))
+            return seen[0]
+
+        return replace(made, pruner=pruner)
+
+    pushes = []
+    train(task, recipe, out=tmp_path, on_epoch=lambda _: pushes.append(push(seen[0])))
+    whole = push(fresh(images, recipe))
+    assert 0 < pushes[0] < whole
+    assert pushes[1] == 0
+    last_fall = recipe.decay_after[-1] / make_recipe().epochs
+    assert last_fall > 0.75
+
+
+def fresh(images, recipe):
+    model = WideResNet(10, 2, papers_gate(recipe))
+    made = fading_task(wide_resnet_task(model, images, recipe), recipe)
+    return made.pruner(model, images.test.images[:2].float())
+
+
+def push(pruner):
+    return pruner.penalty().item()
+
+
+def test_a_dense_recipe_has_nothing_that_fades(images):
+    recipe = wide_wrn_dense()
+    task = wide_resnet_task(WideResNet(10, 2), images, recipe)
+    assert fading_task(task, recipe) is task

@@ -40,6 +40,20 @@ def test_what_sees_the_others_is_not_cut():
     assert len(inputs) == 8
 
 
+class Fixed(nn.Module):
+    """Takes exactly eight steps, which come first."""
+
+    def forward(self, x):
+        return (x * torch.arange(8)[:, None]).sum(0)
+
+
+def test_what_needs_all_of_them_is_not_cut():
+    batches = Batches([(torch.rand(8, 8), torch.rand(8))], Fixed())
+    assert len(batches.first(5)[0][0]) == 8
+    assert len(batches.example(2)) == 8
+    assert len(Batches([(torch.rand(8, 3), torch.rand(8))], Seen()).example(2)) == 2
+
+
 def test_labels_that_are_no_tensor_are_not_cut():
     data = [(torch.rand(8, 3), [1, 2, 3, 4, 5, 6, 7, 8])]
     ((inputs, targets),) = Batches(data, Seen()).first(5)

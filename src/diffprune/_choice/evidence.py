@@ -18,12 +18,13 @@ from collections.abc import (
 )
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
 
-from diffprune._choice.examples import batch_size, first_examples
+from diffprune._choice.examples import batch_size, from_few
 from diffprune._choice.forward import AtMap, Compute, names_of, run_watched
 from diffprune._choice.linear_maps import LinearMap
 from diffprune._core.types import Float, Int
@@ -37,7 +38,6 @@ Loss: TypeAlias = Callable[[Any, Any], Tensor]
 
 _MOST_NUMBERS: Final = 1 << 23  # per reader, of each of the two tensors
 _SAMPLES_PER_FEATURE: Final = 4
-_LOOKED_AT: Final = 8  # examples that show which weights run
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def measure(
     held = [*batches]
     examples = sum(batch_size(inputs) for inputs, _ in held)
     with mode(model, training=False):
-        seen = _weights_of_maps(model, first_examples(held[0][0], _LOOKED_AT))
+        seen = from_few(partial(_weights_of_maps, model), held[0][0])
         listener = Listener(model, [*groups], examples, seen)
         unheard = [group for group in groups if group.name not in listener.groups]
         slopes = _Slopes(model, unheard)

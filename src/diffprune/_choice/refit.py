@@ -9,13 +9,14 @@ left of the errors before it; running statistics of norms are estimated on the w
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Any, Final, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
 
-from diffprune._choice.examples import first_examples
+from diffprune._choice.examples import from_few
 from diffprune._choice.forward import Compute, computes, names_of, run_watched
 from diffprune._choice.least_squares import RIDGE, Fit, LeastSquares
 from diffprune._choice.linear_maps import Convolution, LinearMap
@@ -31,7 +32,6 @@ Kept: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
 
 MAX_ROWS: Final = 16_384
 _MAX_FEATURES: Final = 8_192
-_LOOKED_AT: Final = 8  # examples that show which weights run
 _GAIN: Final = 0.999  # a fit that is not this much better is not worth a change
 
 
@@ -113,9 +113,8 @@ def refit_(
         mode(whole, training=False),
         narrow(whole),  # so that rows come in the order they have in the small one
     ):
-        session = _Session(
-            small, whole, kept, _uses(whole, first_examples(held[0], 1)), ridge
-        )
+        uses = from_few(partial(_uses, whole), held[0])
+        session = _Session(small, whole, kept, uses, ridge)
         session.fit_shared_(held)
         session.fit_in_order_(held)
     return session.result(read)

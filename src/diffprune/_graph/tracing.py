@@ -245,6 +245,7 @@ def check_plain(model: nn.Module) -> None:
             "the model was made by `torch.compile`, whose code is for the old shapes.\n"
             "Pass the module inside it, `model._orig_mod`, and compile the result."
         )
+    _check_whole(model)
     _check_unscripted(model)
     check_has_values(model)
     for name, parameter in model.named_parameters():
@@ -253,6 +254,19 @@ def check_plain(model: nn.Module) -> None:
                 f"`{name}` was made within `torch.inference_mode()` and can never be "
                 "changed.\nBuild or load the model outside of it."
             )
+
+
+def _check_whole(model: nn.Module) -> None:
+    """Refuse a model that is divided among processes; who has none imports nothing."""
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is not None and any(
+        isinstance(module, fsdp.FSDPModule) for module in model.modules()
+    ):
+        raise ArgumentError(
+            "`fully_shard` has divided the model, and no process knows its shapes.\n"
+            "Make the pruner first, and then let it divide the model: "
+            "`pruner.shard_(fully_shard)`."
+        )
 
 
 def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:

@@ -6,6 +6,7 @@ gated model notices who calls it, and from then on the wrapper looks at its para
 before each call, and registers them anew if they are others.
 """
 
+import sys
 from typing import Any, Final, final
 
 import torch
@@ -32,10 +33,20 @@ class Notice:
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
 
-    def __call__(self, *_: object) -> None:
-        """Hook: a forward pass begins."""
+    def __call__(self, model: nn.Module, *_: object) -> None:
+        """Hook: a forward pass begins.
+
+        Raises:
+            ArgumentError: If gradients of gates or parameters would not be averaged.
+        """
         if torch.compiler.is_compiling():
             return
+        if isinstance(model, _fsdp_modules()) and not self._processes.is_sharded:
+            raise ArgumentError(
+                "`fully_shard` has divided this model, gates included, without its "
+                "pruner knowing.\nLet the pruner do it, before the optimizer is made: "
+                "`pruner.shard_(fully_shard)`."
+            )
         wrapper = DistributedDataParallel._get_active_ddp_module()  # noqa: SLF001 - torch.compile asks so, too
         if wrapper is not None:
             keep_up_to_date_(wrapper, self._processes)
@@ -46,6 +57,12 @@ class Notice:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Notice":
         key = id(self._processes)
         return Notice(memo.setdefault(key, self._processes.__deepcopy__(memo)))
+
+
+def _fsdp_modules() -> tuple[type, ...]:
+    """The class of divided models, if anybody has imported it."""
+    found = sys.modules.get("torch.distributed.fsdp")
+    return () if found is None else (found.FSDPModule,)
 
 
 def notice_wrappers_(model: nn.Module, processes: Processes) -> RemovableHandle:

@@ -41,12 +41,17 @@ class _Message:
 
 @final
 class Processes:
-    """The processes that train a model; this one alone, until it joins others."""
+    """The processes that train a model; this one alone, until it joins others.
+
+    Attributes:
+        is_sharded: Whether each has a part of the model, divided by its pruner.
+    """
 
     def __init__(self) -> None:
         self._group: ProcessGroup | None = None
         self._for_messages: ProcessGroup | None = None
         self._timeout = timedelta(minutes=30)
+        self.is_sharded = False
 
     def __deepcopy__(self, memo: object) -> "Processes":
         """A copy of a model is trained by the same processes."""

@@ -5,11 +5,11 @@ The one place where gates, groups and surgery meet.
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from html import escape
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +60,9 @@ from diffprune._surgery.plan import Plan
 from diffprune.errors import FinishedError
 from diffprune.gates import GateLike
 from diffprune.gates.penalty import named_gates, parameter_groups
+
+if TYPE_CHECKING:
+    from diffprune._pruner.sharded import Sharding
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -170,6 +173,7 @@ class Pruner(Generic[ModuleT]):
         self._asked = Strengths(strength, steps)
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
+        self._sharding: Sharding | None = None
         self._checked: tuple[int, ...] = ()
         placed = [t for gate in named_gates(model).values() for t in _tensors(gate)]
         with all_or_nothing(model, overwritten=placed):
@@ -290,6 +294,27 @@ class Pruner(Generic[ModuleT]):
         keep_up_to_date_(wrapper, self._processes)
 
     @door
+    def shard_(self, shard: Callable[[Any], object]) -> None:
+        """Divide the model among all processes, and again after every removal.
+
+        Gates are not divided. Make the optimizer after this.
+
+        Args:
+            shard: Divides the model it is given: `fully_shard`, or a function that
+                calls it for some layers first.
+
+        Raises:
+            ArgumentError: If there are no processes, or the function does not divide
+                the model among all of them.
+        """
+        from diffprune._pruner.sharded import Sharding  # noqa: PLC0415 - slow to import
+
+        self._check_running()
+        self._sharding = Sharding.of_(
+            self.model, self._placed(), shard, self._processes
+        )
+
+    @door
     def add_to(
         self,
         optimizer: Optimizer,
@@ -346,8 +371,7 @@ class Pruner(Generic[ModuleT]):
                 self._strengths = self._compute_strengths()
             return None
         # The last removal for a budget folds the gates into the weights.
-        folded = [] if self.controller is None else self._gated.tensors()
-        with self._all_or_nothing(optimizers, folded), self._agreeing():
+        with self._removing(optimizers, may_fold=self.controller is not None):
             self.steps, self._checked = now, checked
             if self.controller is not None:
                 return self._follow_(self.controller, optimizers)
@@ -367,7 +391,7 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         if not optimizers:
             check_not_training(self.model)
-        with self._all_or_nothing(optimizers), self._agreeing():
+        with self._removing(optimizers, may_fold=False):
             return self._remove_closed_(optimizers)
 
     def finalize(self, *optimizers: Optimizer) -> ModuleT:
@@ -384,8 +408,7 @@ class Pruner(Generic[ModuleT]):
             ArgumentError: If an optimizer cannot follow; nothing has changed.
         """
         self._check_running()
-        tensors = self._gated.tensors()
-        with self._all_or_nothing(optimizers, tensors), self._agreeing():
+        with self._removing(optimizers, may_fold=True):
             if not self._gated.is_folded and self._is_finite():
                 if self.controller is not None:
                     self._meet_(self.controller, optimizers)
@@ -395,6 +418,8 @@ class Pruner(Generic[ModuleT]):
             self._gated.fold_()
             self._gated.release_()
             self._is_finished = True
+        if self._sharding is not None:
+            self._sharding.end_(self.model, optimizers)
         return self.model
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Pruner[ModuleT]":
@@ -479,7 +504,7 @@ class Pruner(Generic[ModuleT]):
         first = gated.first_groups
         saved = read_state(state, first, gated.placement.units(first))
         check_same_budget(state.get("budget"), self.controller)
-        with self._all_or_nothing(optimizers, gated.tensors()):
+        with self._whole(optimizers), self._all_or_nothing(optimizers, gated.tensors()):
             is_unfolded = gated.is_folded and not state.get("folded", False)
             if is_unfolded or not self._has_units_of(state):
                 self._measuring.forget_()  # of readers that had another shape
@@ -610,6 +635,26 @@ class Pruner(Generic[ModuleT]):
             f"`Budget(..., steps={max(1, self.steps)})`.",
             stacklevel=3,
         )
+
+    def _whole(self, optimizers: Sequence[Optimizer]) -> AbstractContextManager[None]:
+        """Have the whole model in this process, though it may be divided."""
+        if self._sharding is None:
+            return nullcontext()
+        return self._sharding.whole(self.model, self._placed, optimizers)
+
+    def _placed(self) -> list[GateLike]:
+        """The gates that the model has."""
+        return [] if self._gated.is_folded else [*self.gates.values()]
+
+    @contextmanager
+    def _removing(
+        self, optimizers: Sequence[Optimizer], *, may_fold: bool
+    ) -> Generator[None]:
+        """Remove units in all processes, or change nothing in any."""
+        with self._whole(optimizers):
+            folded = self._gated.tensors() if may_fold else []
+            with self._all_or_nothing(optimizers, folded), self._agreeing():
+                yield
 
     def _all_or_nothing(
         self, optimizers: Sequence[Optimizer], overwritten: Sequence[Tensor] = ()

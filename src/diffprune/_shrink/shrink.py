@@ -25,7 +25,7 @@ from diffprune._choice import (
     measure,
     order_units,
 )
-from diffprune._choice.examples import batch_size, first_examples
+from diffprune._choice.examples import batch_size
 from diffprune._core.arguments import shown
 from diffprune._core.door import door
 from diffprune._core.types import Bool, Count
@@ -214,9 +214,9 @@ def shrinkage(  # noqa: PLR0913 - as above
     """Like `shrink`, with the report beside the model."""
     tell = progress or _silent
     batches = Batches(data, model)
-    inputs = batches.inputs
-    if budget.latency is None:  # which is that of a whole batch
-        inputs = first_examples(inputs, _EXAMPLES)
+    # A latency is that of a whole batch.
+    is_timed = budget.latency is not None
+    inputs = batches.inputs if is_timed else batches.example(_EXAMPLES)
     check_accepts(model, inputs, "the inputs in the first batch of data")
     tell("finding groups", 0, 1)
     groups = find_groups(model, inputs, **options)

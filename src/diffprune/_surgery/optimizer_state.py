@@ -6,9 +6,10 @@ stay. Anything else cannot be followed: it is refused before anything is touched
 forgotten where the user allows that.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,9 @@ from torch.utils import _pytree as pytree
 from diffprune._surgery.apply import select
 from diffprune._surgery.plan import Indices
 from diffprune.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 _PLAIN: Final = (Tensor, nn.Parameter)
 
@@ -203,7 +207,7 @@ def _follows(state: Tensor, parameter: Tensor) -> bool:
 
 def _can_be_indexed(state: Tensor) -> bool:
     """Whether a tensor of another library, which may hold fewer bits, can be cut."""
-    if type(state) in _PLAIN or state.ndim == 0:
+    if type(state) in _PLAIN or state.ndim == 0 or _is_divided(state):
         return True
     try:
         state.index_select(0, torch.zeros(1, dtype=torch.long, device=state.device))
@@ -221,4 +225,20 @@ def _cut(state: Tensor, move: Move) -> Tensor:
         for dim, kept in move.dims.items()
         if state.shape[dim] == move.old.shape[dim]
     }
+    if _is_divided(state):
+        return _divided_like(state, select(state.full_tensor(), dims))
     return select(state, dims)
+
+
+def _is_divided(state: Tensor) -> TypeGuard["DTensor"]:
+    """Whether processes have a part of it each; who has none need not import them."""
+    found = sys.modules.get("torch.distributed.tensor")
+    return found is not None and isinstance(state, found.DTensor)
+
+
+def _divided_like(state: "DTensor", whole: Tensor) -> Tensor:
+    """A tensor that all processes have, divided among them as another one is."""
+    from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415 - see above
+
+    mesh, placements = state.device_mesh, state.placements
+    return distribute_tensor(whole, mesh, placements, src_data_rank=None)
