@@ -3,6 +3,7 @@
 The one place where gates, groups and surgery meet.
 """
 
+import copy
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,6 +11,7 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -26,6 +28,7 @@ from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
 from diffprune._pruner.norm_statistics import NormStatistics
+from diffprune._pruner.pickling import check_pickles, first_model
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.processes import Processes, fingerprints
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
@@ -153,6 +156,21 @@ class Pruner(Generic[ModuleT]):
         check_numbers(self._remove_every, reopen, patience, round_to)
         check_model(model)
         self.steps = 0
+        self._options = {
+            "strength": strength,
+            "steps": steps,
+            "budget": budget,
+            "freeze": freeze,
+            "heads": heads,
+            "rules": rules,
+            "tie": tie,
+            "gate": gate,
+            **when,
+            "round_to": round_to,
+            "on_removal": on_removal,
+            "on_budget": on_budget,
+            "on_unknown_state": on_unknown_state,
+        }
         self._asked = Strengths(strength, steps)
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
@@ -411,6 +429,30 @@ class Pruner(Generic[ModuleT]):
         if self._sharding is not None:
             self._sharding.end_(self.model, optimizers)
         return self.model
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Pruner[ModuleT]":
+        """Copy model and pruner together."""
+        copied = object.__new__(type(self))
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            vars(copied)[name] = copy.deepcopy(value, memo)
+        return copied
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Pickle model and pruner together; an optimizer has a state of its own.
+
+        Raises:
+            ArgumentError: If some argument of the pruner cannot be pickled.
+        """
+        self._check_running()
+        model = first_model(self._gated)
+        parts = {
+            **self._options,
+            "model": model,
+            "example_inputs": self._gated.example_inputs,
+        }
+        check_pickles(parts)
+        return _unpickled, (parts, self.state_dict(), self.model.state_dict())
 
     def __repr__(self) -> str:
         now, dense = self.shape(), self.dense
@@ -677,3 +719,14 @@ class Pruner(Generic[ModuleT]):
 
 def _tensors(gate: GateLike) -> list[Tensor]:
     return list(gate.state_dict().values()) if isinstance(gate, nn.Module) else []
+
+
+def _unpickled(
+    parts: Mapping[str, Any], state: Mapping[str, Any], weights: Mapping[str, Tensor]
+) -> Pruner[Any]:
+    """Trace the model again, and go on from there. Random numbers are as they were."""
+    with torch.random.fork_rng():
+        pruner = Pruner[Any](**parts)
+    pruner.load_state_dict(state)
+    pruner.model.load_state_dict(weights)
+    return pruner
