@@ -28,6 +28,7 @@ from diffprune._pruner.final_check import certify_end
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
+from diffprune._pruner.norm_statistics import NormStatistics
 from diffprune._pruner.pickling import check_pickles, first_model
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.processes import Processes, fingerprints
@@ -192,6 +193,7 @@ class Pruner(Generic[ModuleT]):
             self._gated.resets_state = on_unknown_state == "reset"
             self._policy = RemovalPolicy(self.gates, self.kept, reopen, patience)
             self._measuring = Measuring(self._gated)
+            self._norms = NormStatistics(model)
             self.dense = self.shape()
             self.controller = (
                 None
@@ -368,15 +370,21 @@ class Pruner(Generic[ModuleT]):
         self._listen_(now)
         if not self._is_due(now):
             self.steps, self._checked = now, checked
+            self._norms.step_()
             if self._asked.is_scheduled:
                 self._strengths = self._compute_strengths()
             return None
         # The last removal for a budget folds the gates into the weights.
         with self._removing(optimizers, may_fold=self.controller is not None):
             self.steps, self._checked = now, checked
-            if self.controller is not None:
-                return self._follow_(self.controller, optimizers)
-            return self._remove_closed_(optimizers)
+            record = (
+                self._remove_closed_(optimizers)
+                if self.controller is None
+                else self._follow_(self.controller, optimizers)
+            )
+        if record is None:
+            self._norms.step_()
+        return record
 
     def remove_closed_(self, *optimizers: Optimizer) -> RemovalRecord | None:
         """Remove what is closed for good, now; nothing if nothing is.
@@ -489,6 +497,7 @@ class Pruner(Generic[ModuleT]):
             "looks": {n: looks.tolist() for n, looks in self._policy.looks.items()},
             "squares": {n: s.tolist() for n, s in self._measuring.squares().items()},
             "measuring": self._measuring.state_dict(),
+            "norms": self._norms.state_dict(),
             "steps": self.steps,
             "history": [record.to_dict() for record in self.history],
             "budget": self.controller and self.controller.state_dict(),
@@ -524,6 +533,7 @@ class Pruner(Generic[ModuleT]):
             self._units = self.units()
             self._strengths = self._compute_strengths()
             self._measuring.load_state_dict(state.get("measuring"))
+            self._norms.load_state_dict(state.get("norms"))
             if state.get("folded", False):
                 gated.fold_(optimizers, is_checked=False)
             self._listen_(self.steps)
@@ -561,9 +571,12 @@ class Pruner(Generic[ModuleT]):
         if tick.keep is not None:
             record = self._remove_(controller, tick.keep, optimizers)
         record = self._after_removal_(record)
+        if record is not None:
+            self._norms.forget_()
         if controller.is_settled and not self._gated.is_folded:
             kept = self._gated.last_cut.tensors
-            fold_and_refit_(self._gated, kept, before, optimizers)
+            if fold_and_refit_(self._gated, kept, before, optimizers) is not None:
+                self._norms.trust_()
             # Only the first process has seen what layers are fitted to.
             self._processes.copy_from_first_(self._parameters().values())
         if tick.met is not None and self._on_budget is not None:
