@@ -161,8 +161,8 @@ METHODS = {
     "diffprune.surgery.ShrinkReport": "",
     "diffprune.surgery.TensorAxis": "",
     "diffprune.rules.Call": "broadcast contract cut freeze fresh frozen "
-    "layer_widths match multiply_adds reduce require require_if_computed rest_are_numbers shape split "
-    "unify",
+    "layer_widths match multiply_adds reduce require require_if_computed "
+    "rest_are_numbers shape split unify",
     "diffprune.rules.OpRule": "at_widths zeros",
     "diffprune.rules.Step": "argument inputs rows",
     "diffprune.rules.Value": "shape",
