@@ -24,6 +24,7 @@ from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.data_parallel import keep_up_to_date_
+from diffprune._pruner.final_check import certify_end
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
@@ -406,7 +407,9 @@ class Pruner(Generic[ModuleT]):
         """Remove all closed units, fold the gates away, and hand the model back.
 
         The model is the user's own object, of its own class, with its own names, plain
-        and small; in eval mode it computes what it did before.
+        and small; in eval mode it computes what it did before. That is checked in full
+        first: on the example and on inputs of our own, with these weights and with
+        scrambled ones, in eval mode, and in train mode unless gates are noisy there.
 
         Args:
             *optimizers: Give them to train the model further.
@@ -421,7 +424,9 @@ class Pruner(Generic[ModuleT]):
                 if self.controller is not None:
                     self._meet_(self.controller, optimizers)
                 cut = self._gated.cut(self._processes.decide(self._open))
+                found = None if self._gated.is_folded else certify_end(self._gated, cut)
                 self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
+                self._gated.plan = replace(self._gated.plan, certificate=found)
             self._measuring.forget_()
             self._gated.fold_()
             self._gated.release_()
