@@ -67,7 +67,9 @@ def test_values_are_those_of_integers(op):
 def test_use_as_a_number_is_noted(use):
     log = SizeLog()
     assert use(tracked(log=log)) == use(12)
-    assert log.fixed == {WIDTH: "its length is used as a number: block.width"}
+    (why,) = log.fixed.values()
+    assert list(log.fixed) == [WIDTH]
+    assert why.startswith("its length is used as a number: block.width (test_int_tr")
 
 
 def test_results_that_are_numbers_are_plain():

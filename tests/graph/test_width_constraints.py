@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -150,3 +152,17 @@ def test_a_tied_layer_describes_itself_too():
     assert [layer.in_features for layer in small] == [
         layer.weight.shape[1] for layer in small
     ]
+
+
+def test_widths_that_layers_report_are_frozen_where_they_are_numbers(between, reason):
+    model = between(lambda m, h: m.last(h) / math.sqrt(m.first.out_features))
+    why = reason(model)
+    assert "its length is used as a number: first.out_features (" in why
+    assert "test_width_constraints.py" in why
+
+
+def test_widths_that_layers_report_may_be_sizes(between, sizes):
+    model = between(lambda m, h: m.last(h.view(-1, m.first.out_features)))
+    assert sizes(model) == {"first": 8}
+    model = between(lambda m, h: m.last(h * torch.ones(m.last.in_features).to(h)))
+    assert sizes(model) == {"first": 8}

@@ -42,3 +42,21 @@ def test_one_group_of_many_layers_is_gated_once_in_each():
     groups = find_groups(Scores(3), torch.rand(2, 5, 4), tie=[["queries.*"]])
     (group,) = groups
     assert set(Targets(groups).of(group)) == {(f"scales.{n}", 0) for n in range(3)}
+
+
+class Turned(nn.Module):
+    """Queries and keys, turned by angles that a buffer holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key = nn.Linear(4, 6), nn.Linear(4, 6)
+        self.register_buffer("angles", torch.rand(6))
+
+    def forward(self, x):
+        turn = self.angles.cos()
+        return x + ((self.query(x) * turn) @ (self.key(x) * turn).mT).sum(-1, True)  # noqa: FBT003 - keepdim
+
+
+def test_buffers_are_never_gated():
+    (found,) = targets(Turned(), torch.rand(2, 5, 4)).values()
+    assert found == {("key.weight", 0), ("key.bias", 0)}

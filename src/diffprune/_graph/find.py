@@ -57,7 +57,7 @@ def find_groups(
     _freeze_named(model, solution, [name for name in freeze if ":" not in name])
     _freeze_unread(solution)
     _freeze_heads(solution, heads)
-    attributes = {**layer_attributes(model, solution), **settle(solution)}
+    attributes = settle(solution, layer_attributes(model, solution))
     _freeze_loud_contractions(solution)
     groups = collect(solution, attributes)
     named = [name for name in freeze if ":" in name]

@@ -186,6 +186,12 @@ class _Run:
             f"Teach it with `rules={{torch.ops.{call.where.op}: rule}}`, or leave "
             "these layers out with `freeze=[...]`."
         )
+        if "grouped_mm" in call.where.op:
+            fix = (
+                "Experts of transformers can be cut as "
+                '`model.set_experts_implementation("batched_mm")` computes them; '
+                "set it back afterwards. Or leave these layers out: `freeze=[...]`."
+            )
         if "." not in call.where.op:  # no op at all, such as what `vmap` calls
             fix = "Write it without `torch.vmap`, or leave these layers out."
         outputs = tuple(Value(call.fresh(*shape)) for shape in call.shapes)

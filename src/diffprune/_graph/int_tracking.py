@@ -310,7 +310,9 @@ class TrackedInt(int):
 
     def used_as_number(self, result: Any) -> Any:  # noqa: ANN401 - passed through
         """Note that the size itself, not just a shape, enters the computation."""
-        self.log.fixed[self.source] = f"its length is used as a number: {self.source}"
+        why = f"its length is used as a number: {self.source}"
+        where = _asking_line()
+        self.log.fixed[self.source] = f"{why} ({where})" if where else why
         return result
 
 

@@ -233,6 +233,15 @@ class Call:
         source = None if place is None else self.integers.pop(place)[1]
         self.facts.size_uses.append(SizeUse(source, axis, self.where))
 
+    def require_if_computed(self, length: int | None, axis: Axis) -> None:
+        """Like `require`, unless the integer is written as a number, or left out.
+
+        For one that may be larger than the axis, as the end of a slice may be.
+        """
+        computed = [n for n, source in self.integers if source is not None]
+        if length is not None and length in computed:
+            self.require(length, axis)
+
     def rest_are_numbers(self) -> None:
         """Say that integers no axis was required to follow enter the arithmetic."""
         for _, source in self.integers:

@@ -373,11 +373,23 @@ def _explain(model: nn.Module, failure: Exception) -> TraceError:
     """Say what to do about a model that runs and cannot be traced."""
     said = str(failure)
     advice = next((hint for words, hint in _HINTS.items() if words in said), _BRANCHES)
+    if _has_eager_experts(model):
+        advice = _EXPERTS
     return TraceError(
         f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n{advice}"
     )
 
 
+def _has_eager_experts(model: nn.Module) -> bool:
+    """Whether a model of transformers visits its experts one by one."""
+    configs = (getattr(module, "config", None) for module in model.modules())
+    return any(getattr(c, "_experts_implementation", "") == "eager" for c in configs)
+
+
+_EXPERTS: Final = (
+    "Its experts run one by one, those alone that some token chose. Let them run at "
+    'once while it is traced and cut: `model.set_experts_implementation("batched_mm")`.'
+)
 _BRANCHES: Final = (
     "Its forward probably branches on the values of a tensor. Prune the submodules "
     "that do not, with their own example inputs."

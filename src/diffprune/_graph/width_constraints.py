@@ -6,7 +6,7 @@ that it stays right whatever is cut. A literal is not: its axis is frozen, and t
 report names the line that fixes the width.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from torch import nn
@@ -26,9 +26,16 @@ from diffprune._graph.rule_api import Frozen, SizeUse, Value
 Values: TypeAlias = Callable[[Attribute | Dimension], int]
 
 
-def settle(solution: Solution) -> dict[Attribute, Axis]:
-    """Find the axis each attribute must be as long as; freeze what cannot follow."""
-    settler = _Settler(solution)
+def settle(
+    solution: Solution, known: Mapping[Attribute, Axis]
+) -> dict[Attribute, Axis]:
+    """Find the axis each attribute must be as long as; freeze what cannot follow.
+
+    Args:
+        solution: The solved traces.
+        known: Attributes whose axis is known already, such as those of torch's layers.
+    """
+    settler = _Settler(solution, known)
     settler.literals()
     settler.bind()
     settler.fixed()
@@ -64,9 +71,9 @@ def _other_sizes(atom: Atom) -> set[int]:
 
 
 class _Settler:
-    def __init__(self, solution: Solution) -> None:
+    def __init__(self, solution: Solution, known: Mapping[Attribute, Axis]) -> None:
         self.solution = solution
-        self.attributes: dict[Attribute, Axis] = {}
+        self.attributes = dict(known)
         self.sizes = [trace.sizes for trace in solution.traces]
 
     def literals(self) -> None:

@@ -87,7 +87,9 @@ class Targets:
     ) -> Iterator[list[Target]]:
         """What makes the operands of a sum, step by step back, then all other steps."""
         unread = {
-            (place.tensor, place.dim) for place in group.axes if not place.is_read
+            (place.tensor, place.dim)
+            for place in group.axes
+            if place.is_parameter and not place.is_read
         }
         others = reversed(self._steps.get(group.atom, ()))
         for step in chain(self._before(bare_sum, group.atom), others):

@@ -3,6 +3,7 @@
 The one place where gates, groups and surgery meet.
 """
 
+import copy
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -10,6 +11,7 @@ from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
@@ -25,6 +27,8 @@ from diffprune._pruner.data_parallel import keep_up_to_date_
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
+from diffprune._pruner.norm_statistics import NormStatistics
+from diffprune._pruner.pickling import check_pickles, first_model
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.processes import Processes, fingerprints
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
@@ -152,6 +156,21 @@ class Pruner(Generic[ModuleT]):
         check_numbers(self._remove_every, reopen, patience, round_to)
         check_model(model)
         self.steps = 0
+        self._options = {
+            "strength": strength,
+            "steps": steps,
+            "budget": budget,
+            "freeze": freeze,
+            "heads": heads,
+            "rules": rules,
+            "tie": tie,
+            "gate": gate,
+            **when,
+            "round_to": round_to,
+            "on_removal": on_removal,
+            "on_budget": on_budget,
+            "on_unknown_state": on_unknown_state,
+        }
         self._asked = Strengths(strength, steps)
         self._on_removal, self._on_budget = on_removal, on_budget
         self._is_finished = False
@@ -173,6 +192,7 @@ class Pruner(Generic[ModuleT]):
             self._gated.resets_state = on_unknown_state == "reset"
             self._policy = RemovalPolicy(self.gates, self.kept, reopen, patience)
             self._measuring = Measuring(self._gated)
+            self._norms = NormStatistics(model)
             self.dense = self.shape()
             self.controller = (
                 None
@@ -349,15 +369,21 @@ class Pruner(Generic[ModuleT]):
         self._listen_(now)
         if not self._is_due(now):
             self.steps, self._checked = now, checked
+            self._norms.step_()
             if self._asked.is_scheduled:
                 self._strengths = self._compute_strengths()
             return None
         # The last removal for a budget folds the gates into the weights.
         with self._removing(optimizers, may_fold=self.controller is not None):
             self.steps, self._checked = now, checked
-            if self.controller is not None:
-                return self._follow_(self.controller, optimizers)
-            return self._remove_closed_(optimizers)
+            record = (
+                self._remove_closed_(optimizers)
+                if self.controller is None
+                else self._follow_(self.controller, optimizers)
+            )
+        if record is None:
+            self._norms.step_()
+        return record
 
     def remove_closed_(self, *optimizers: Optimizer) -> RemovalRecord | None:
         """Remove what is closed for good, now; nothing if nothing is.
@@ -404,6 +430,30 @@ class Pruner(Generic[ModuleT]):
             self._sharding.end_(self.model, optimizers)
         return self.model
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Pruner[ModuleT]":
+        """Copy model and pruner together."""
+        copied = object.__new__(type(self))
+        memo[id(self)] = copied
+        for name, value in vars(self).items():
+            vars(copied)[name] = copy.deepcopy(value, memo)
+        return copied
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Pickle model and pruner together; an optimizer has a state of its own.
+
+        Raises:
+            ArgumentError: If some argument of the pruner cannot be pickled.
+        """
+        self._check_running()
+        model = first_model(self._gated)
+        parts = {
+            **self._options,
+            "model": model,
+            "example_inputs": self._gated.example_inputs,
+        }
+        check_pickles(parts)
+        return _unpickled, (parts, self.state_dict(), self.model.state_dict())
+
     def __repr__(self) -> str:
         now, dense = self.shape(), self.dense
         return (
@@ -442,6 +492,7 @@ class Pruner(Generic[ModuleT]):
             "looks": {n: looks.tolist() for n, looks in self._policy.looks.items()},
             "squares": {n: s.tolist() for n, s in self._measuring.squares().items()},
             "measuring": self._measuring.state_dict(),
+            "norms": self._norms.state_dict(),
             "steps": self.steps,
             "history": [record.to_dict() for record in self.history],
             "budget": self.controller and self.controller.state_dict(),
@@ -477,6 +528,7 @@ class Pruner(Generic[ModuleT]):
             self._units = self.units()
             self._strengths = self._compute_strengths()
             self._measuring.load_state_dict(state.get("measuring"))
+            self._norms.load_state_dict(state.get("norms"))
             if state.get("folded", False):
                 gated.fold_(optimizers, is_checked=False)
             self._listen_(self.steps)
@@ -514,9 +566,12 @@ class Pruner(Generic[ModuleT]):
         if tick.keep is not None:
             record = self._remove_(controller, tick.keep, optimizers)
         record = self._after_removal_(record)
+        if record is not None:
+            self._norms.forget_()
         if controller.is_settled and not self._gated.is_folded:
             kept = self._gated.last_cut.tensors
-            fold_and_refit_(self._gated, kept, before, optimizers)
+            if fold_and_refit_(self._gated, kept, before, optimizers) is not None:
+                self._norms.trust_()
             # Only the first process has seen what layers are fitted to.
             self._processes.copy_from_first_(self._parameters().values())
         if tick.met is not None and self._on_budget is not None:
@@ -664,3 +719,14 @@ class Pruner(Generic[ModuleT]):
 
 def _tensors(gate: GateLike) -> list[Tensor]:
     return list(gate.state_dict().values()) if isinstance(gate, nn.Module) else []
+
+
+def _unpickled(
+    parts: Mapping[str, Any], state: Mapping[str, Any], weights: Mapping[str, Tensor]
+) -> Pruner[Any]:
+    """Trace the model again, and go on from there. Random numbers are as they were."""
+    with torch.random.fork_rng():
+        pruner = Pruner[Any](**parts)
+    pruner.load_state_dict(state)
+    pruner.model.load_state_dict(weights)
+    return pruner

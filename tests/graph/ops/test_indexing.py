@@ -25,6 +25,18 @@ BODIES = {
         {"first:0": 3, "first:1": 5},
     ),
     "whole slice": (lambda _, h: h[:, :], {"first": 8}),
+    "slice at a sum of widths": (
+        lambda m, h: torch.cat(
+            (h[:, : m.part], h[:, m.part : m.part + 2], h[:, m.part + 2 :]), 1
+        ),
+        {"first:0": 3, "first:2": 3},
+    ),
+    "slice up to a width that is all": (lambda _, h: h[:, : h.shape[1]], {"first": 8}),
+    "slice from a width that is all": (
+        lambda _, h: torch.cat((h.relu(), h[:, h.shape[1] :]), 1),
+        {"first": 8},
+    ),
+    "slice up to a number that is all": (lambda _, h: h[:, :8], {"first": 8}),
     "every second": (lambda _, h: h[:, ::2].repeat(1, 2), {}),
     "one": (lambda _, h: h[:, 3].unsqueeze(1).expand(-1, 8), {}),
     "by number": (lambda _, h: h[:, [5, 1, 2, 7, 0, 4, 6, 3]], {}),

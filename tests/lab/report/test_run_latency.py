@@ -3,6 +3,7 @@ import torch
 from diffprune.lab import Recipe, train
 from diffprune.lab.report.run_latency import measure
 from diffprune.lab.runs.records import read_runs
+from diffprune.lab.runs.tasks import load_task
 
 DIGITS = "diffprune.lab.digits:digits_task"
 TASK = """
@@ -22,16 +23,32 @@ def toy(recipe):
 """
 
 
-def test_a_finished_run_is_rebuilt_and_timed(tmp_path):
-    file = tmp_path / "task.py"
-    file.write_text(TASK)
-    from diffprune.lab.runs.tasks import load_task
-
+def trained(folder, name, text=TASK):
+    """A run of a task of its own."""
+    file = folder / f"{name}.py"
+    file.write_text(text)
     make_task, _ = load_task(f"{file}:toy")
     recipe = Recipe(
         name="toy", epochs=2, batch_size=8, strength=0.1, pruner={"remove_every": 4}
     )
-    train(make_task, recipe, out=tmp_path / "run")
+    train(make_task, recipe, out=folder / name)
+    return folder / name
+
+
+def test_networks_of_other_tasks_are_not_timed_beside_each_other(tmp_path):
+    narrow = trained(tmp_path, "narrow")
+    wide = trained(
+        tmp_path,
+        "wide",
+        TASK.replace("(64, 4,", "(64, 5,").replace("Linear(4,", "Linear(5,"),
+    )
+    seen = measure(read_runs([narrow, wide]), trust=True)
+    assert "`wide` does not take the inputs of the first run" in seen.note
+    assert seen.dense.parameters == 4 * 16 + 16 + 16 * 2 + 2
+
+
+def test_a_finished_run_is_rebuilt_and_timed(tmp_path):
+    trained(tmp_path, "run")
     seen = measure(read_runs([tmp_path / "run"]), trust=True)
     assert "median of 31 rounds" in seen.note
     assert seen.dense.parameters == 4 * 16 + 16 + 16 * 2 + 2

@@ -6,7 +6,7 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.axes import Axis, size
+from diffprune._graph.axes import Axis, Cat, size
 from diffprune._graph.ops.zero_rules import zero_if_first, zero_rows
 from diffprune._graph.rule_api import Anything, Axes, Call, Op, OpRule, Value
 
@@ -37,7 +37,11 @@ def slice_(
     length = x.shape[dim]
     first, last = _range(length, start, end)
     if last - first == length and step == 1:
+        call.require_if_computed(end, x.axes[dim])
         return x.axes
+    if first == length and step == 1:  # nothing, as in `x[..., rotary_dim:]`
+        call.require_if_computed(start, x.axes[dim])
+        return _replace(x, dim, *call.frozen(_PICKED, 0))
     if step != 1 or last == first:
         call.freeze(x.axes[dim], _PICKED)
         return _replace(x, dim, *call.frozen(_PICKED, call.shape[dim]))
@@ -47,6 +51,15 @@ def slice_(
     chosen = bounds.index(first)
     _require_bounds(call, segments, chosen, (start, end))
     return _replace(x, dim, segments[chosen])
+
+
+def alias(call: Call, x: Value) -> Axes:
+    """A slice of everything, as `x[:, : y.shape[1]]` may be."""
+    for length in [n for n, source in call.integers if source is not None]:
+        along = [axis for axis in x.axes if size(axis) == length]
+        if len(along) == 1:
+            call.require(length, along[0])
+    return x.axes
 
 
 def _require_bounds(
@@ -61,11 +74,12 @@ def _require_bounds(
             continue
         if bound < 0:
             parts = segments[len(parts) :]  # noqa: PLW2901 - counted from the other end
-        if len(parts) == 1:
-            call.require(bound, parts[0])
-        else:
-            for part in parts:
-                call.freeze(part, f"the position {bound} in a slice fixes its width")
+        call.require(bound, _joined(parts))
+
+
+def _joined(parts: Axes) -> Axis:
+    """Segments in a row as one axis: a position behind them counts them all."""
+    return parts[0] if len(parts) == 1 else (Cat(parts),)
 
 
 def narrow(call: Call, x: Value, dim: int, start: int | Value, length: int) -> Axes:
@@ -116,9 +130,8 @@ def tensor_split(
         return chunk(call, x, where, dim)
     lengths = [shape[dim] for shape in call.shapes]
     segments = call.cut(x.axes[dim], lengths)
-    call.require(where[0], segments[0])
-    for segment in segments[1 : len(where)]:
-        call.freeze(segment, "the positions it is split at fix its width")
+    for count, position in enumerate(where, 1):
+        call.require(position, _joined(segments[:count]))
     return [_replace(x, dim, segment) for segment in segments]
 
 
@@ -189,6 +202,7 @@ def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -
 
 
 RULES: Final[Mapping[Op, OpRule]] = {
+    aten.alias: OpRule(alias, zeros=zero_if_first, passes_scale=True),
     aten.slice: OpRule(slice_, zeros=zero_if_first),
     aten.narrow: OpRule(narrow, zeros=zero_if_first),
     aten.select: OpRule(select, zeros=zero_if_first),

@@ -59,7 +59,7 @@ _ZERO = OpRule(same, zeros=always_zero, may_return_input=True)
 
 _COPIES = (
     aten.dropout, aten.feature_dropout, aten.native_dropout, aten.clone,
-    aten.contiguous, aten.detach, aten.detach_, aten.alias, aten.to, aten._to_copy,
+    aten.contiguous, aten.detach, aten.detach_, aten.to, aten._to_copy,
     aten.type_as, aten.lift_fresh_copy, aten.rrelu, aten._assert_tensor_metadata,
 )  # fmt: skip
 _SAMPLES = (aten.bernoulli, aten.nan_to_num)

@@ -116,7 +116,8 @@ def cat(call: Call, values: Sequence[Value], dim: int = 0) -> Axes:
         for d, axis in enumerate(value.axes):
             if d != dim % len(out):
                 call.unify(out[d], axis)
-    out[dim] = (Cat(tuple(value.axes[dim] for value in values)),)
+    parts = [value.axes[dim] for value in values if value.shape[dim]]
+    out[dim] = (Cat(tuple(parts)),) if len(parts) > 1 else (*parts, out[dim])[0]
     return tuple(call.algebra.resolve(axis) for axis in out)
 
 
@@ -220,6 +221,13 @@ def create(
     return out
 
 
+def count_up(call: Call, *_args: Anything, **_more: Anything) -> Axes:
+    """A new tensor of numbers that rise: every element tells its position."""
+    return call.frozen(
+        "its positions are counted, and would be others after a cut", *call.shape
+    )
+
+
 def create_like(
     call: Call, x: Value, lengths: Sequence[int], *_args: Anything, **_more: Anything
 ) -> Axes:
@@ -288,12 +296,15 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.dstack: _joined(dstack),
     aten.column_stack: _joined(column_stack),
     aten.stack: _joined(stack),
-    aten.expand: _repeated(expand),
+    **dict.fromkeys((aten.expand, aten.broadcast_to), _repeated(expand)),
     aten.expand_as: _repeated(expand_as),
     **dict.fromkeys((aten.repeat, aten.tile), _repeated(repeat)),
     aten.repeat_interleave: _repeated(repeat_interleave),
     **dict.fromkeys(
         (aten.ones, aten.empty, aten.full, aten.rand, aten.randn), OpRule(create)
+    ),
+    **dict.fromkeys(
+        (aten.arange, aten.linspace, aten.logspace, aten.eye), OpRule(count_up)
     ),
     aten.zeros: OpRule(create, zeros=always_zero),
     **dict.fromkeys(

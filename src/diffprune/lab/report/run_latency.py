@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from diffprune._core.files import stored_size
 from diffprune._core.interleaved import time_in_turns
 from diffprune._pruner import Pruner
-from diffprune.errors import DiffpruneError
+from diffprune.errors import ArgumentError, DiffpruneError
 from diffprune.gates.penalty import named_gates
 from diffprune.lab.report.diagram import Block, diagram
 from diffprune.lab.report.networks import LayerCost, Network, layer_costs
@@ -101,6 +101,8 @@ def _timed(dense: Network, finished: Sequence[Run], *, trust: bool) -> Measured:
     rebuilt = {run.name: rebuild(run.folder, trust=trust) for run in finished}
     whole, inputs = next((m.dense, m.inputs[:1]) for m in rebuilt.values())
     small = {name: models.small.eval() for name, models in rebuilt.items()}
+    for name, model in small.items():
+        _check_runs(name, model, inputs)
     calls = {name: partial(model, inputs) for name, model in small.items()}
     with torch.inference_mode():
         first, *others = time_in_turns(
@@ -117,3 +119,15 @@ def _timed(dense: Network, finished: Sequence[Run], *, trust: bool) -> Measured:
         blocks=diagram(whole, inputs),
         small_blocks={n: diagram(model, inputs) for n, model in small.items()},
     )
+
+
+def _check_runs(name: str, model: nn.Module, inputs: Tensor) -> None:
+    """Refuse networks of another task: they cannot be timed side by side."""
+    try:
+        with torch.inference_mode():
+            model(inputs)
+    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"the network of `{name}` does not take the inputs of the first run. "
+            "Write a report for each task."
+        ) from error
