@@ -142,6 +142,12 @@ class GatedModel(Generic[ModuleT]):
         """What every removal is checked on, where the model is and of its type."""
         return self._inputs.like(self.model)
 
+    @property
+    def modes(self) -> tuple[bool, ...]:
+        """Whether to compare outputs in train mode (True), in eval mode, or in both."""
+        # What a noisy gate draws in train mode depends on how many units it has.
+        return (False,) if any(map(_is_drawn, self.gates.values())) else (False, True)
+
     def units(self) -> dict[str, PruneGroup]:
         """What each gate decides about, by the name of the gate."""
         return self.placement.units(self.groups)
@@ -200,8 +206,7 @@ class GatedModel(Generic[ModuleT]):
         check_can_follow(optimizers, to_be_cut, may_reset=self.resets_state)
 
         inputs = self.example_inputs
-        # What a noisy gate draws in train mode depends on how many units it has.
-        modes = (False,) if any(map(_is_drawn, self.gates.values())) else (False, True)
+        modes = self.modes
         check = None if step is None else OutputCheck(self.model, inputs, modes=modes)
         models = [self.model, *self.copies]
         try:

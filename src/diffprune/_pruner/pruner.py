@@ -19,11 +19,13 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from diffprune._budget import Budget, Controller, Tick
 from diffprune._core.door import door
+from diffprune._core.modules import check_has_values
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
 from diffprune._pruner.data_parallel import keep_up_to_date_
+from diffprune._pruner.final_check import certify_end
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
 from diffprune._pruner.known_torch_bugs import warn_of_broken_kernels
 from diffprune._pruner.measuring import Measuring
@@ -57,6 +59,7 @@ from diffprune._pruner.trained_by import (
     check_not_training,
     check_optimizers,
 )
+from diffprune._surgery.optimizer_state import check_trains
 from diffprune._surgery.plan import Plan
 from diffprune.errors import FinishedError
 from diffprune.gates import GateLike
@@ -278,6 +281,7 @@ class Pruner(Generic[ModuleT]):
         Raises:
             ArgumentError: If it is not a copy of the model as it is now.
         """
+        check_has_values(model)
         self._gated.copies.append(find_copy(self.model, model))
 
     @door
@@ -345,6 +349,7 @@ class Pruner(Generic[ModuleT]):
             [0.1, 0.5]
         """
         self._check_running()
+        check_trains(optimizer, self.model)
         gates = self.parameter_groups()[1]["params"]
         with all_or_nothing(optimizer, *map(vars, schedulers)):
             add_gates_(optimizer, schedulers, gates, lr)
@@ -406,7 +411,9 @@ class Pruner(Generic[ModuleT]):
         """Remove all closed units, fold the gates away, and hand the model back.
 
         The model is the user's own object, of its own class, with its own names, plain
-        and small; in eval mode it computes what it did before.
+        and small; in eval mode it computes what it did before. That is checked in full
+        first: on the example and on inputs of our own, with these weights and with
+        scrambled ones, in eval mode, and in train mode unless gates are noisy there.
 
         Args:
             *optimizers: Give them to train the model further.
@@ -421,7 +428,9 @@ class Pruner(Generic[ModuleT]):
                 if self.controller is not None:
                     self._meet_(self.controller, optimizers)
                 cut = self._gated.cut(self._processes.decide(self._open))
+                found = None if self._gated.is_folded else certify_end(self._gated, cut)
                 self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
+                self._gated.plan = replace(self._gated.plan, certificate=found)
             self._measuring.forget_()
             self._gated.fold_()
             self._gated.release_()

@@ -91,11 +91,13 @@ class Twins(NamedTuple):
         original: The original, what is removed zero in it.
         small: What the same removal makes of it.
         whole: The original before anything was made zero, if that is known.
+        modes: As for `certify`.
     """
 
     original: nn.Module
     small: nn.Module
     whole: nn.Module | None = None
+    modes: Sequence[bool] = (False, True)
 
 
 @door
@@ -122,8 +124,8 @@ def certify(
         kept: Which elements of each module's outputs remain; asked for only to say
             where the two disagree.
         modes: Whether to compare in train mode (True), in eval mode (False), or both.
-        twins: Makes the same two models with other weights. They are compared in both
-            modes, so that nothing depends on the weights at hand.
+        twins: Makes the same two models with other weights, so that nothing depends on
+            the weights at hand.
 
     Raises:
         RemovalError: If they differ, or the smaller one does not run.
@@ -140,7 +142,7 @@ def certify(
     if twins is not None:
         made = twins()
         check("what twins returns", Twins, made)
-        for model in filter(None, made):
+        for model in filter(None, (made.original, made.small, made.whole)):
             if fine.is_double:
                 model.double()
         more, said = _examine_twins(made, fine.inputs, kept)
@@ -153,7 +155,7 @@ def _examine_twins(
     twins: Twins, inputs: ExampleInputs, kept: Callable[[], Layout]
 ) -> tuple[list[Finding], list[str]]:
     findings, doubts, reacts = list[Finding](), list[str](), twins.whole is None
-    for training in (False, True):
+    for training in twins.modes:
         weights = "scrambled weights"
         found = trials(
             twins.original, inputs, training=training, seeds=(3,), weights=weights
