@@ -16,6 +16,7 @@ from . import (
     graph_scale,
     graph_speed,
     lenet_step,
+    load_speed,
     pruner_speed,
     shrink_speed,
 )
@@ -30,6 +31,7 @@ BENCHMARKS = {
     "graph_scale": graph_scale,
     "graph_speed": graph_speed,
     "lenet_step": lenet_step,
+    "load_speed": load_speed,
     "pruner_speed": pruner_speed,
     "shrink_speed": shrink_speed,
 }

@@ -1,15 +1,18 @@
 """What a removal costs when `fully_shard` divides a model between two processes.
 
 `python -m benchmarks.sharded_removal` prints seconds and memory for models of 8, 50 and
-201 million parameters, and writes their record. A tenth of the units leaves each time.
+201 million parameters, and writes their record; `... 1 3 6` does so for models of so
+many blocks. A tenth of the units leaves each time. Seconds depend on what else runs:
+the load of the machine is part of the record.
 """
 
 import json
+import os
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -86,6 +89,7 @@ def measure(blocks: int) -> dict[str, float]:
         "peak bytes of a process while it trains": memory_of_step,
         "peak bytes of a process with the removal": memory,
         "parameters left": pruner.shape().parameters,
+        "processes that wanted to run, on average": os.getloadavg()[0],
     }
 
 
@@ -101,12 +105,12 @@ def _peak() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def main() -> None:
+def main(sizes: Sequence[str]) -> None:
     """Measure each size in processes of its own, print, record."""
     from ._records import RESULTS, write  # noqa: PLC0415 - the processes need none
 
     found = list[dict[str, float]]()
-    for blocks in BLOCKS:
+    for blocks in sizes or BLOCKS:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
         command = [*torchrun, "--nproc-per-node=2", __file__, str(blocks)]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)  # noqa: S603 - this very file
@@ -114,7 +118,7 @@ def main() -> None:
         found.append(json.loads(line))
         print(line, flush=True)
     path = RESULTS / "benchmarks" / f"{Path(__file__).stem}.json"
-    command = "python -m benchmarks.sharded_removal"
+    command = " ".join(["python -m benchmarks.sharded_removal", *sizes])
     write(path, command, recipe=RECIPE, measurements=found)
     print(f"Record written to {path}.")
 
@@ -126,4 +130,4 @@ if __name__ == "__main__":
             print(json.dumps(result), flush=True)
         distributed.destroy_process_group()
     else:
-        main()
+        main(sys.argv[1:])

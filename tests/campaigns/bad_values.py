@@ -23,6 +23,11 @@ class Raising(nn.Module):
         raise RuntimeError("this model is broken")
 
 
+class Thing:
+    def __init__(self, _one, _two, _three, _four, _five):
+        raise ZeroDivisionError("a function of the user's failed")
+
+
 class Counting(nn.Module):
     """Its forward branches on values."""
 
@@ -60,7 +65,7 @@ ANY: dict[str, Make] = {
     "{0: 1}": lambda _: {0: 1},
     "set": lambda _: {"nonsense"},
     "object": lambda _: object(),
-    "class": lambda _: Raising,
+    "class": lambda _: Thing,
     "function": lambda _: lambda *_, **__: None,
     "tensor": lambda _: torch.zeros(2, 2),
     "nan tensor": lambda _: torch.tensor(math.nan),

@@ -98,7 +98,8 @@ def _held(name, value):
         return [(f"{name}[{number}]", item) for number, item in enumerate(value)]
     if isinstance(value, nn.Module | Optimizer) or _is_ours(value):
         kind = [(f"{name} is a", type(value).__name__)]
-        return kind + [(f"{name}.{key}", item) for key, item in vars(value).items()]
+        held = [(k, v) for k, v in vars(value).items() if k not in _CACHES]
+        return kind + [(f"{name}.{key}", item) for key, item in held]
     return []
 
 
@@ -107,6 +108,9 @@ def _is_ours(value):
     mutable = kind.__module__.startswith("diffprune.") and hasattr(value, "__dict__")
     return mutable and not isinstance(value, type) and kind.__name__ not in _SKIPPED
 
+
+_CACHES = {"_present"}
+"""Attributes that are computed when somebody asks."""
 
 _SKIPPED = {
     # What cannot change, and running means, which count a step before it is taken.

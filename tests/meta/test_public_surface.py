@@ -153,7 +153,7 @@ METHODS = {
     "reopening size values",
     "diffprune.surgery.Certificate": "is_vacuous",
     "diffprune.surgery.FrozenAxis": "",
-    "diffprune.surgery.Groups": "keep macs narrowed parameters sizes",
+    "diffprune.surgery.Groups": "keep macs macs_by_module narrowed parameters sizes",
     "diffprune.surgery.Plan": "from_json then to_json without",
     "diffprune.surgery.PruneGroup": "",
     "diffprune.surgery.Removal": "",
@@ -161,8 +161,8 @@ METHODS = {
     "diffprune.surgery.ShrinkReport": "",
     "diffprune.surgery.TensorAxis": "",
     "diffprune.rules.Call": "broadcast contract cut freeze fresh frozen "
-    "layer_widths match multiply_adds reduce require rest_are_numbers shape split "
-    "unify",
+    "layer_widths match multiply_adds reduce require require_if_computed "
+    "rest_are_numbers shape split unify",
     "diffprune.rules.OpRule": "at_widths zeros",
     "diffprune.rules.Step": "argument inputs rows",
     "diffprune.rules.Value": "shape",

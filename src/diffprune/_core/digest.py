@@ -59,7 +59,7 @@ def _parts(value: Any, name: str) -> Iterator[Any]:  # noqa: ANN401 - told apart
     kind = type(value)
     if kind in _TENSORS:
         yield f"tensor {value.dtype} {tuple(value.shape)}".encode()
-        yield from _sums(value)
+        yield from _sums(value, name)
     elif kind in _MAPPINGS:
         yield f"mapping {len(value)}".encode()
         for key, item in value.items():
@@ -81,8 +81,10 @@ def _parts(value: Any, name: str) -> Iterator[Any]:  # noqa: ANN401 - told apart
         )
 
 
-def _sums(tensor: Tensor) -> Iterator[Any]:
+def _sums(tensor: Tensor, name: str) -> Iterator[Any]:
     """Sums along the rows and columns of a grid of words, and what does not fill it."""
+    if tensor.is_meta:
+        raise ArgumentError(f"{name} is on the meta device and has no values.")
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     words = flat[: len(flat) // _WORD * _WORD].view(np.int64)
     filled = len(words) // _COLUMNS * _COLUMNS

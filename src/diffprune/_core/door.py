@@ -7,12 +7,13 @@ refused with the name of the argument, before the function has done anything.
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 
 from diffprune._core.arguments import check
+from diffprune.errors import UnknownNameError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -46,6 +47,21 @@ def door(function: FunctionT) -> FunctionT:
         return function(*args, **kwargs)
 
     return cast("FunctionT", checked)
+
+
+def check_given(function: Callable[..., Any], given: Mapping[str, object]) -> None:
+    """Check options that will be handed on to a function only later.
+
+    Raises:
+        UnknownNameError: If the function takes no such option.
+        ArgumentError: If one does not fit; the message names it.
+    """
+    hints = _hints(function)
+    for name, value in given.items():
+        if name not in hints:
+            known = ", ".join(f"`{one}`" for one in hints)
+            raise UnknownNameError(f"there is no option `{name}`; there are {known}.")
+        check(name, hints[name], value)
 
 
 def check_fields(record: object) -> None:

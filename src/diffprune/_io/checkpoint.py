@@ -20,6 +20,7 @@ from diffprune._core.randomness import random_states, set_random_states
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._io.optimizer_fit import fitted
 from diffprune._surgery.apply import named_tensors
+from diffprune._surgery.optimizer_state import check_trains
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError, DiffpruneError
 from diffprune.gates.penalty import named_gates
@@ -68,6 +69,7 @@ def save_checkpoint(
             tensors, numbers, text, and dicts, lists, tuples and sets of them can.
         StorageError: If the disk refuses; the earlier file is as it was.
     """
+    check_trains(optimizer, pruner.model)
     parts = {
         "version": VERSION,
         "pruner": pruner.state_dict(),

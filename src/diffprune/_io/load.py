@@ -70,7 +70,10 @@ def load_pruned(
 
 
 def _read(folder: Path, text: str) -> Saved:
-    blueprint = Blueprint.from_json(text)
+    try:
+        blueprint = Blueprint.from_json(text)
+    except ArgumentError as error:
+        raise ArgumentError(f"`{folder / files.BLUEPRINT}`: {error}") from error
     tensors, _ = files.read_tensors(folder / files.WEIGHTS, text)
     for name, first in blueprint.tied.items():
         if first not in tensors:

@@ -15,6 +15,7 @@ from diffprune._graph import check_plain
 from diffprune._io.blueprint import Blueprint
 from diffprune._io.saved_optimizer import OptimizerState, pack_state
 from diffprune._surgery.apply import named_tensors
+from diffprune._surgery.optimizer_state import check_trains
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
 
@@ -58,6 +59,8 @@ def save_pruned(
         Linear(in_features=3, out_features=3, bias=True)
     """
     _check(model)
+    if optimizer is not None:
+        check_trains(optimizer, model)
     state = None if optimizer is None else OptimizerState.of(optimizer, model)
     target, blueprint = Path(folder), Blueprint.of(model)
     tensors, text = named_tensors(model), blueprint.to_json()

@@ -52,7 +52,7 @@ class Notice:
             keep_up_to_date_(wrapper, self._processes)
 
     def __reduce__(self) -> tuple[type["Notice"], tuple[Processes]]:
-        return Notice, (Processes(),)  # a model in a file is trained by nobody
+        return Notice, (self._processes,)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Notice":
         key = id(self._processes)

@@ -59,6 +59,9 @@ class Processes:
         vars(copied).update(vars(self))
         return copied
 
+    def __reduce__(self) -> tuple[type["Processes"], tuple[()]]:
+        return Processes, ()  # what is in a file is trained by nobody
+
     @property
     def count(self) -> int:
         """How many there are."""

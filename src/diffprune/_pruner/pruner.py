@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from diffprune._budget import Budget, Controller, Tick
 from diffprune._core.door import door
+from diffprune._core.modules import check_has_values
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
@@ -58,6 +59,7 @@ from diffprune._pruner.trained_by import (
     check_not_training,
     check_optimizers,
 )
+from diffprune._surgery.optimizer_state import check_trains
 from diffprune._surgery.plan import Plan
 from diffprune.errors import FinishedError
 from diffprune.gates import GateLike
@@ -279,6 +281,7 @@ class Pruner(Generic[ModuleT]):
         Raises:
             ArgumentError: If it is not a copy of the model as it is now.
         """
+        check_has_values(model)
         self._gated.copies.append(find_copy(self.model, model))
 
     @door
@@ -346,6 +349,7 @@ class Pruner(Generic[ModuleT]):
             [0.1, 0.5]
         """
         self._check_running()
+        check_trains(optimizer, self.model)
         gates = self.parameter_groups()[1]["params"]
         with all_or_nothing(optimizer, *map(vars, schedulers)):
             add_gates_(optimizer, schedulers, gates, lr)

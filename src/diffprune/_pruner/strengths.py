@@ -11,7 +11,7 @@ from diffprune._core.types import Amount
 from diffprune._graph import PruneGroup
 from diffprune.errors import ArgumentError
 
-OneStrength: TypeAlias = float | Callable[[PruneGroup], float]
+OneStrength: TypeAlias = Amount | Callable[[PruneGroup], float]
 Strength: TypeAlias = OneStrength | Mapping[str, OneStrength]
 Scheduled: TypeAlias = Callable[[float], Strength]
 """From the progress of a training, zero to one, to what strengths are then."""

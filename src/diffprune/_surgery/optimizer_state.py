@@ -93,6 +93,20 @@ def held_by(optimizers: Iterable[Optimizer]) -> set[Tensor]:
     return {parameter for group in groups for parameter in group["params"]}
 
 
+def check_trains(optimizer: Optimizer, model: nn.Module) -> None:
+    """Refuse an optimizer that has nothing to do with a model.
+
+    Raises:
+        ArgumentError: If it holds none of the parameters.
+    """
+    held = held_by([optimizer])
+    if held and held.isdisjoint(model.parameters()):
+        raise ArgumentError(
+            "the optimizer holds no parameter of this model: it was made for another "
+            "one, or before this one was cut.\nPass the one that trains the model."
+        )
+
+
 def check_can_follow(
     optimizers: Sequence[Optimizer],
     cut: Mapping[str, nn.Parameter],

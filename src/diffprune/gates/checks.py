@@ -85,11 +85,25 @@ def check_sample(sample: Tensor, **numbers: float | Tensor) -> None:
             "sample must hold floating point numbers, the units along its last "
             f"dimension, got {shown(sample)}."
         )
+    check_spread(sample.shape, **numbers)
+
+
+def check_others(others: Tensor, units: torch.Size) -> None:
+    """Check that there is a number for each unit to condition on."""
+    is_number = others.is_floating_point() and not others.is_meta
+    if not is_number or others.shape[-len(units) :] != units:
+        raise ArgumentError(
+            f"others must be a sample with {tuple(units)} units, got {shown(others)}."
+        )
+
+
+def check_spread(shape: torch.Size, **numbers: float | Tensor) -> None:
+    """Check that numbers are one for all units, or one for each."""
     for name, value in numbers.items():
-        if isinstance(value, Tensor) and not _is_spread_over(value, sample.shape):
+        if isinstance(value, Tensor) and not _is_spread_over(value, shape):
             raise ArgumentError(
-                f"{name} must be one number, or one per unit of the sample, whose "
-                f"shape is {tuple(sample.shape)}; got {shown(value)}."
+                f"{name} must be one number, or one for each of {tuple(shape)} units, "
+                f"got {shown(value)}."
             )
 
 

@@ -60,6 +60,8 @@ class ApproximateBernoulli(Distribution):
         checks.check_parameter("threshold", threshold, most=1.0)
         checks.check_parameter("sharpness", sharpness)
         self.base = _with_units(base)
+        shape = self.base.batch_shape + self.base.event_shape
+        checks.check_spread(shape, threshold=threshold, sharpness=sharpness)
         self.u: Activation = u
         self.threshold = _tensor(threshold)
         self.sharpness = _tensor(sharpness)
@@ -105,6 +107,8 @@ class ApproximateBernoulli(Distribution):
                 "prob_open() has no closed form for a callable u.\n"
                 "Estimate it: (gates.sample((10_000,)) > 0).float().mean(0)"
             )
+        if others is not None:
+            checks.check_others(others, self.event_shape)
         cut = self.threshold.logit().expand(self._extended_shape())
         if self.u == "sigmoid":
             return prob_above(self.base, cut)
@@ -117,7 +121,9 @@ class ApproximateBernoulli(Distribution):
         return prob_above(self.base, cut + rivals, others)
 
     @door
-    def expand(self, batch_shape: Sequence[int], _instance: Self | None = None) -> Self:
+    def expand(
+        self, batch_shape: Sequence[Natural], _instance: Self | None = None
+    ) -> Self:
         """Repeat the gates over a larger batch, without copying."""
         new = cast("Self", self._get_checked_instance(ApproximateBernoulli, _instance))
         new.base = self.base.expand(Size(batch_shape))

@@ -14,7 +14,7 @@ from diffprune.gates.base import BaseGate
 from diffprune.gates.protocol import GateLike
 
 GateT = TypeVar("GateT", bound=BaseGate)
-Strength = float | Sequence[float] | Mapping[str, float]
+Strength = Amount | Sequence[Amount] | Mapping[str, Amount]
 
 
 @door

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from diffprune._core.door import door
-from diffprune._core.types import Bool, Extended, Float
+from diffprune._core.types import Bool, Extended, Float, Part
 from diffprune.gates import checks
 from diffprune.gates.functional import Activation, activate, gate_values
 from diffprune.gates.large import lean_transform
@@ -37,7 +37,7 @@ MANY_UNITS = 65_536
 def g(
     sample: Float[Tensor, "*batch units"],
     u: Activation = "sigmoid",
-    beta: float | Float[Tensor, "#units"] = 0.5,
+    beta: Part | Float[Tensor, "#units"] = 0.5,
     zeta: Extended | Float[Tensor, ""] = 0.0,
 ) -> Float[Tensor, "*batch units"]:
     r"""Turn a sample into an approximate Bernoulli sample (eq. eff_a to eff_e).

@@ -13,6 +13,7 @@ from transformers import (
 )
 
 from diffprune._core.door import door
+from diffprune._core.types import Amount
 from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
 from diffprune._pruner.state_in_model import StateInModel
@@ -22,6 +23,7 @@ from diffprune.integrations._training import (
     add_penalty_,
     check_held,
     check_processes,
+    check_pruner_options,
     set_gates_apart_,
     with_steps,
 )
@@ -59,10 +61,11 @@ class Pruning(TrainerCallback):
         example_inputs: ExampleInputs,
         *,
         equal_widths: bool = False,
-        gate_lr_scale: float = 1.0,
+        gate_lr_scale: Amount = 1.0,
         finalize: bool = True,
         **options: Any,  # noqa: ANN401 - those of `Pruner`, which checks them
     ) -> None:
+        check_pruner_options(options)
         self.pruner: Pruner[Any] | None = None
         self._inputs, self._options = example_inputs, options
         self._has_equal_widths = equal_widths

@@ -5,7 +5,7 @@ optimizer step, however many batches it took. Gates are set apart only while an
 optimizer steps, so that schedulers and checkpoints see it as the user made it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +14,24 @@ from torch import nn
 from torch.optim import Optimizer
 
 from diffprune._budget import Budget
+from diffprune._core.door import check_given
 from diffprune._pruner import Pruner
 from diffprune._pruner.trained_by import APART
 from diffprune.errors import ArgumentError
 
 _OURS = "_diffprune_set_apart"
+
+
+def check_pruner_options(options: Mapping[str, object]) -> None:
+    """Refuse options that the pruner would refuse later, when training begins.
+
+    Raises:
+        UnknownNameError: If there is no such option.
+        ArgumentError: If one cannot be meant, or the trainer gives it itself.
+    """
+    if "model" in options:
+        raise ArgumentError("`model=` is no option here: the trainer has the model.")
+    check_given(Pruner.__init__, options)
 
 
 def check_processes(processes: int, kind: str, *, is_data_parallel: bool) -> None:

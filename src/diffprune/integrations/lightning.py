@@ -12,6 +12,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.door import door
+from diffprune._core.types import Amount
 from diffprune._graph import ExampleInputs
 from diffprune._io.gated_state import KEY, as_tensor, load_plain_
 from diffprune._pruner import Pruner, RemovalRecord
@@ -22,6 +23,7 @@ from diffprune.integrations._training import (
     add_penalty_,
     check_held,
     check_processes,
+    check_pruner_options,
     set_gates_apart_,
     with_steps,
 )
@@ -61,11 +63,12 @@ class Pruning(Callback):
         example_inputs: ExampleInputs | None = None,
         *,
         module: str = "",
-        gate_lr_scale: float = 1.0,
+        gate_lr_scale: Amount = 1.0,
         finalize: bool = True,
         **options: Any,  # noqa: ANN401 - those of `Pruner`, which checks them
     ) -> None:
         super().__init__()
+        check_pruner_options(options)
         self.pruner: Pruner[Any] | None = None
         self._inputs, self._module, self._options = example_inputs, module, options
         self._gate_lr_scale, self._finalize = gate_lr_scale, finalize

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 
 from diffprune._core.door import door
-from diffprune._core.files import WEIGHTS
+from diffprune._core.files import WEIGHTS, reading
 from diffprune._io.gated_state import KEY, load_plain_
 from diffprune._io.load import load_pruned
 from diffprune.errors import ArgumentError, MissingFileError, MissingPackageError
@@ -51,7 +51,9 @@ def load_pretrained(folder: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - of
         MissingFileError: If the folder does not hold such files.
     """
     source = Path(folder)
-    if not (source / "config.json").is_file():
+    with reading(source):
+        has_config = (source / "config.json").is_file()
+    if not has_config:
         raise MissingFileError(
             f"`{source}` has no `config.json`. For a model of your own, write "
             "`load_pruned(YourModel(...), folder)`."

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.arguments import check
-from diffprune._core.door import door
+from diffprune._core.door import check_given, door
 from diffprune._core.types import Amount, Bool, Part, Seed
 from diffprune._graph import ExampleInputs, Groups, check_accepts, find_groups
 from diffprune._io import load_pruned, save_pruned
@@ -205,6 +205,7 @@ def found(
     """The groups that were given, or else those of the model."""
     if groups is None:
         return find_groups(model, example_inputs, **options)
+    check_given(find_groups, options)
     check_same_model(model, groups)
     check_accepts(model, example_inputs)
     return groups

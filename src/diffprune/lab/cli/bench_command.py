@@ -47,10 +47,10 @@ def bench(
     All take turns on one thread of the processor, so the ratios hold on a busy machine.
     *Speed* is that of the dense network in PyTorch, times so much: more is faster.
     """
-    say("Each network is run in turn; this takes some seconds.")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler talks to stderr
     with said_plainly():
         check_runs(run)
+    say("Each network is run in turn; this takes some seconds.")
     from diffprune.lab import bench as measuring  # noqa: PLC0415 - imports torch
 
     with said_plainly():

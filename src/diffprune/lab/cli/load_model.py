@@ -54,6 +54,10 @@ def load_target(target: str, task: str | None = None, *, trust: bool = False) ->
         models = rebuild(Path(target), task, trust=trust)
         worth = [epoch.worth for epoch in read_run(target).epochs if epoch.worth]
         return Target(models.small, models.inputs[:1], worth[-1] if worth else {})
+    if task is not None:
+        raise ArgumentError(
+            f"`--task` is for a run folder, which `{target}` is not: leave it out."
+        )
     source, colon, name = target.partition(":")
     if not colon:
         raise UnknownNameError(

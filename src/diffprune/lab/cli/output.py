@@ -87,6 +87,9 @@ def said_plainly() -> Generator[None, None, None]:
         raise
     except Exception as error:
         own = own_part(error)
+        if own is None and isinstance(error, OSError):
+            say(f"Error: {error}")
+            raise typer.Exit(FAILED) from error
         if own is None:
             raise
         say("".join(traceback.format_exception(type(error), error, own)).rstrip())

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from diffprune._budget import Budget
+from diffprune._core.arguments import shown
 from diffprune._core.modules import check_device
 from diffprune._io import save_pruned
 from diffprune._shrink import Shrinkage, shrinkage
@@ -132,9 +133,17 @@ def _load_(model: nn.Module, path: Path) -> None:
 
 
 def _tensors(path: Path) -> Mapping[str, Tensor]:
-    if path.suffix == ".safetensors":
-        return load_file(path)
-    return torch.load(path, weights_only=True, map_location="cpu")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        found = torch.load(path, weights_only=True, map_location="cpu")
+    except Exception as error:
+        raise ArgumentError(
+            f"`{path}` is damaged, or holds no weights: {type(error).__name__}."
+        ) from error
+    if not isinstance(found, Mapping):
+        raise ArgumentError(f"`{path}` holds no `state_dict`, but {shown(found)}.")
+    return found
 
 
 def make_budget(limits: Mapping[str, float | str]) -> Budget:

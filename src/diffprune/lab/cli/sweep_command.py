@@ -49,6 +49,8 @@ def sweep(
     Interrupted, the same command continues. Several machines that share the folder can
     run it at the same time.
     """
+    with said_plainly():
+        check_spec(task)
     from dataclasses import replace  # noqa: PLC0415 - beside what needs it
 
     from diffprune.lab.runs.tasks import load_task  # noqa: PLC0415 - imports torch
@@ -56,7 +58,6 @@ def sweep(
     from diffprune.lab.sweeps.points import read_values  # noqa: PLC0415
 
     with said_plainly():
-        check_spec(task)
         _, make_recipe = load_task(task)
         given = {} if epochs is None else {"epochs": epochs}
         recipe = replace(make_recipe(0), **given)

@@ -12,6 +12,7 @@ from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.report.frontier import Reference
 from diffprune.lab.runs.records import Run, read_runs
 
+_ENDINGS: Final = (".html", ".htm")
 _PACKAGES: Final = ("altair", "jinja2", "vl_convert")
 
 
@@ -41,10 +42,16 @@ def write_report(
         The file.
 
     Raises:
-        ArgumentError: If there is no run, or nothing in one yet.
+        ArgumentError: If there is no run, nothing in one yet, or `out` does not end in
+            `.html`.
         StorageError: If the disk refuses; an earlier page is as it was.
         MissingPackageError: If altair is not installed.
     """
+    if Path(out).suffix.lower() not in _ENDINGS:
+        raise ArgumentError(
+            f"out must be an HTML file, such as `report.html`; got `{out}`, which may "
+            "be something else."
+        )
     html = _html(_read_begun(runs), references, measure=measure, trust=trust)
     path = Path(out)
     write_text(path, html)

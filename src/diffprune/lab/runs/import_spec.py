@@ -24,13 +24,17 @@ def find_callable(spec: str) -> Callable[..., Any]:
 
     Raises:
         UnknownNameError: If there is no such file, module or function.
+        ArgumentError: If the file is no Python.
 
     Examples:
         >>> find_callable("math:sqrt")(9.0)
         3.0
     """
     place, _, name = spec.rpartition(":")
-    module = _run_file(Path(place)) if _is_file(place) else _import(place)
+    try:
+        module = _run_file(Path(place)) if _is_file(place) else _import(place)
+    except SyntaxError as error:
+        raise ArgumentError(f"`{place}` cannot be read as Python: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):
         defined = [
@@ -103,6 +107,11 @@ def _run_file(path: Path) -> ModuleType:
 
 
 def _import(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise UnknownNameError(
+            f"`{name}` is no module. Name a file and a function, as in "
+            "`mine.py:my_task`."
+        )
     _can_import_from(Path.cwd())
     try:
         return importlib.import_module(name)

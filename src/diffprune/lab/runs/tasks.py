@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from diffprune._core.files import reading
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab import defaults
 from diffprune.lab.digits import digits_recipe, digits_task
@@ -35,7 +36,9 @@ def load_task(name: str) -> tuple[MakeTask, MakeRecipe]:
     if name in BUILTIN:
         return BUILTIN[name]
     _, colon, function = name.rpartition(":")
-    if Path(name).is_file():
+    with reading(Path(name)):
+        is_file = Path(name).is_file()
+    if is_file:
         raise UnknownNameError(
             f"`{name}` is a file; which function in it? Type `{name}:my_task`."
         )

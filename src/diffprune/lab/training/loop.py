@@ -30,7 +30,7 @@ from diffprune.lab.training.no_pruning import NoPruning, Trainable
 from diffprune.lab.training.progress import Progress, Stopwatch
 from diffprune.lab.training.recipe import Recipe, check_recipe
 from diffprune.lab.training.signals import Interruption
-from diffprune.lab.training.task import MakeTask, Task, check_task
+from diffprune.lab.training.task import MakeTask, Task, check_pair, check_task
 
 NUM_EXAMPLES: Final = 8
 """Test inputs that the model is traced with, and every removal is verified on."""
@@ -82,7 +82,7 @@ def train(
         progress = Progress() if saved is None else Progress(**saved)
         for number in range(progress.epoch, recipe.epochs):
             lr = _set_lr_(optimizer, recipe.lr_factor(number))
-            for inputs, targets in progress.remaining(task.train):
+            for inputs, targets in map(check_pair, progress.remaining(task.train)):
                 watch = Stopwatch()
                 batch = inputs.to(device), targets.to(device)
                 loss, errors = _step_(task, recipe, pruner, optimizer, batch)
@@ -144,7 +144,7 @@ def _check_finite(loss: Tensor, progress: Progress, folder: Folder) -> None:
 
 
 def _make_pruner(task: Task, recipe: Recipe, device: str) -> Trainable:
-    inputs, _ = next(iter(task.test))
+    inputs, _ = check_pair(next(iter(task.test)))
     model, examples = task.model.to(device), inputs[:NUM_EXAMPLES].to(device)
     if not model.training:
         model.train()

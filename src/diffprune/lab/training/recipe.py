@@ -15,12 +15,14 @@ from diffprune._core.door import check_fields, door
 from diffprune._core.types import Amount, Count, Natural, Seed
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.gates import Gate
 from diffprune.lab import defaults
 from diffprune.lab.formatting import listed
 
 COSTS: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
 """What a budget can limit."""
 
+_SOME_UNITS: Final = 8
 _GIVEN_OTHERWISE: Final = {
     "model", "example_inputs", "strength", "budget", "gate", "rules", "on_removal",
     "on_budget",
@@ -161,6 +163,13 @@ def check_recipe(recipe: Recipe) -> None:
             )
     if recipe.budget is not None:
         Budget(**dict[str, Any](recipe.budget))
+    taken = inspect.signature(Gate).parameters
+    for name in recipe.gate:
+        if name not in taken or name == "size":
+            raise UnknownNameError(
+                f"a recipe's `gate` has no option `{name}`; there are {listed(taken)}."
+            )
+    Gate(_SOME_UNITS, **recipe.gate)  # raises where a value cannot be right
     known = [
         name
         for name in inspect.signature(Pruner).parameters

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Adam, Optimizer
 
+from diffprune._core.arguments import shown
 from diffprune._core.door import check_fields
 from diffprune._core.types import Float, Int
 from diffprune.errors import ArgumentError
@@ -85,6 +86,21 @@ def check_task(made: object) -> None:
     for name in ("train", "test"):
         if not len(getattr(made, name)):
             raise ArgumentError(f"the task has nothing to {name} with: no batches.")
+
+
+def check_pair(batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - what data yields
+    """Refuse a batch that is not what the loop can train on.
+
+    Raises:
+        ArgumentError: If it is no pair of tensors.
+    """
+    is_pair = isinstance(batch, tuple | list) and len(batch) == 2
+    if not is_pair or not all(isinstance(part, Tensor) for part in batch):
+        raise ArgumentError(
+            f"the task yields {shown(batch)} as a batch, where a pair of tensors is "
+            "expected: inputs and targets."
+        )
+    return batch[0], batch[1]
 
 
 def gate_of(recipe: Recipe) -> Callable[[int], nn.Module]:
