@@ -14,7 +14,7 @@ from ._timing import Measurement, milliseconds, one_thread
 RECIPE = {
     "network": "residual blocks x + W2 relu(W1 x) of width 4, one group each, and the "
     "group of the stream that runs along all of them",
-    "groups": (100, 1_000),
+    "groups": (100, 500),
     "removed": "one unit of every group, compared in full: example, drawn inputs, "
     "scrambled weights, eval and train mode",
     "ratio": "milliseconds per group over those with the fewest groups; 1 is linear",

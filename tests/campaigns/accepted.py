@@ -88,6 +88,14 @@ ACCEPTED = (
     Accepted("*.record", "make_model", "*", "*", "it is only noted, where it can be"),
     Accepted("*.save_checkpoint", "extra", "*", "*Mapping*", "any tensors can be kept"),
     Accepted("*.save_*", "model", "*", "*Module*", _ANY_MODULE),
+    Accepted("*.to_*", "path", "*", "*PathLike*", _REPLACED),
+    Accepted("*.to_*", "model", "*", "*Module*", "a module that runs can be exported"),
+    Accepted("*.find_groups", "model", "*", "*Module*", "it has no groups"),
+    Accepted("*.compact*", "model", "*", "*Module*", "it has nothing to compact"),
+    Accepted("*.benchmark", "*", "*", "*Module*", "a module that runs can be timed"),
+    Accepted(
+        "*.register", "model", "*", "*Module*", "the accelerator wraps as it likes"
+    ),
     Accepted("*.save_*", "path", "*", "*PathLike*", _REPLACED),
     Accepted("*.save_*", "folder", "*", "*PathLike*", _REPLACED),
     Accepted("*.record", "out", "*", "*PathLike*", _REPLACED),

@@ -70,6 +70,14 @@ class Disk:
 
         return checked
 
+    def _made(self, real: Callable[..., int]) -> Callable[..., int]:
+        def opened(place: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+            if flags & (os.O_WRONLY | os.O_RDWR) and self._is_here(place):
+                self.asked()
+            return real(place, flags, *args, **kwargs)
+
+        return opened
+
     def _opened(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def opened(place: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
             writes = any(letter in mode for letter in "wax+")
@@ -85,7 +93,7 @@ class Disk:
     def __call__(self) -> Generator["Disk"]:
         """Stand in for the real one."""
         with (
-            mock.patch.object(os, "open", self._around(os.open)),
+            mock.patch.object(os, "open", self._made(os.open)),
             mock.patch.object(os, "mkdir", self._around(os.mkdir)),
             mock.patch.object(os, "replace", self._around(os.replace)),
             mock.patch.object(os, "rename", self._around(os.rename)),

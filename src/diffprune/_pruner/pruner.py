@@ -136,7 +136,7 @@ class Pruner(Generic[ModuleT]):
         example_inputs: ExampleInputs,
         *,
         strength: Strength | Scheduled | None = None,
-        steps: int | None = None,
+        steps: Count | None = None,
         budget: Budgets | None = None,
         freeze: Sequence[str] = (),
         heads: Heads = "both",
