@@ -82,7 +82,8 @@ def test_it_has_a_report(recorded, tmp_path):
     out, _ = recorded
     html = write_report([out], tmp_path / "report.html", trust=True).read_text()
     assert "median of 31 rounds" in html
-    assert "Layer by layer" in html
+    assert 'figure id="network"' in html
+    assert 'figure id="share-macs"' in html
 
 
 def test_it_is_finished_after_the_pruner(tmp_path):
