@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
+import torch
+
 from diffprune._budget import Budget
 from diffprune._core.door import check_fields, door
 from diffprune._core.types import Amount, Count, Natural, Seed
@@ -169,7 +171,8 @@ def check_recipe(recipe: Recipe) -> None:
             raise UnknownNameError(
                 f"a recipe's `gate` has no option `{name}`; there are {listed(taken)}."
             )
-    Gate(_SOME_UNITS, **recipe.gate)  # raises where a value cannot be right
+    with torch.random.fork_rng():
+        Gate(_SOME_UNITS, **recipe.gate)  # raises where a value cannot be right
     known = [
         name
         for name in inspect.signature(Pruner).parameters
