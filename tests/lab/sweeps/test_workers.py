@@ -79,9 +79,7 @@ def test_a_run_that_fails_is_told_and_can_be_repeated(task, tmp_path, monkeypatc
 
 
 def test_somebody_has_to_do_it(task, tmp_path):
-    with pytest.raises(
-        ArgumentError, match="workers must be .* at least 1, got 0"
-    ):
+    with pytest.raises(ArgumentError, match=r"workers must be .* at least 1, got 0"):
         sweep(task, {"macs": [0.5]}, out=tmp_path, workers=0)
 
 
