@@ -30,7 +30,7 @@ def _step(case: Case, *, listens: bool) -> Callable[[], None]:
     if not listens:
         slopes = pruner._gated.pooled.slopes  # noqa: SLF001 - nothing public stops it
         slopes.hear = lambda *_: None
-        slopes.end_step = lambda: None
+        slopes.end_step = lambda *_: None
     return loop(pruner.model, case.x, case.y, pruner)
 
 

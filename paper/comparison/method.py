@@ -39,8 +39,8 @@ class Moment:
     lr: float
 
 
-Training = Callable[["Method", nn.Module, Tensor, Recipe, int], Trainable]
-"""From method, model, example inputs, recipe and steps of the run to what trains it."""
+Training = Callable[["MethodRun", nn.Module, Tensor], Trainable]
+"""From a run of a method, its model and example inputs to what trains it."""
 
 
 def always(progress: float) -> float:
@@ -118,3 +118,34 @@ class Method:
         return replace(
             own, epochs=epochs, seed=seed, gate_lr=hurried, decay_after=after
         )
+
+
+@final
+@dataclass(frozen=True)
+class MethodRun:
+    """What a method adds to the run it is in: a loss of its own, and a hook."""
+
+    method: Method
+    recipe: Recipe
+    steps: int
+
+    @property
+    def strength(self) -> float:
+        """That of the recipe, where it is one number."""
+        assert isinstance(self.recipe.strength, float)  # noqa: S101 - our own recipes
+        return self.recipe.strength
+
+    def penalty(self, model: nn.Module, of_gates: Tensor, done: int) -> Tensor:
+        """Add the method's own loss to the gates', at the pressure of the moment."""
+        own = self.method.loss
+        total = of_gates if own is None else of_gates + own(model, self.strength)
+        return self.method.pressure(done / self.steps) * total
+
+    def after_step_(
+        self, model: nn.Module, optimizers: tuple[Optimizer, ...], done: int
+    ) -> None:
+        """Call the hook, if there is one."""
+        if self.method.after_step is not None:
+            lr = optimizers[0].param_groups[0]["lr"]
+            moment = Moment(done + 1, (done + 1) / self.steps, lr)
+            self.method.after_step(model, moment)

@@ -12,7 +12,7 @@ from diffprune.lab.cli.output import say
 from diffprune.lab.cli.run_jobs import Job, run_job
 from diffprune.lab.image_batches import Batches, Split
 from diffprune.lab.runs.records import SUMMARY
-from paper.comparison.method import Method
+from paper.comparison.method import Method, MethodRun
 from paper.comparison.systems import METHODS
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5, channels_last
@@ -45,7 +45,7 @@ def make_task(method: Method, model: nn.Module, data: Split, recipe: Recipe) -> 
     """
     train = Batches(data.train, recipe.batch_size, shuffle=True)
     steps = recipe.epochs * len(train)
-    make = method.training
+    make, run = method.training, MethodRun(method, recipe, steps)
     return Task(
         model=channels_last(model),
         train=train,
@@ -53,7 +53,7 @@ def make_task(method: Method, model: nn.Module, data: Split, recipe: Recipe) -> 
         optimizer=method.optimizer,
         pruner=None
         if make is None
-        else lambda model, examples: make(method, model, examples, recipe, steps),
+        else lambda model, examples: make(run, model, examples),
     )
 
 

@@ -5,7 +5,6 @@ checkpoints and interruptions are those of every other run.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, final
 
 import torch
@@ -16,9 +15,8 @@ import diffprune as dp
 from diffprune._core.types import Float
 from diffprune._pruner import RemovalRecord
 from diffprune.gates import GateLike, expected_l0, named_gates
-from diffprune.lab import Recipe
 from diffprune.lab.training.no_pruning import NoPruning
-from paper.comparison.method import Method, Moment
+from paper.comparison.method import MethodRun
 from paper.methods.gradual_magnitude import MagnitudeGate
 from paper.methods.variational_layers import plain_
 from paper.models.lenet5 import LeNet5, Widths
@@ -31,60 +29,20 @@ _VARIANCES: Final = ("log_var", "log_sigma2")
 
 
 @final
-@dataclass(frozen=True)
-class _Run:
-    """What a method adds to the run it is in: a loss of its own, and a hook."""
-
-    method: Method
-    recipe: Recipe
-    steps: int
-
-    @property
-    def strength(self) -> float:
-        """That of the recipe, where it is one number."""
-        assert isinstance(self.recipe.strength, float)  # noqa: S101 - our own recipes
-        return self.recipe.strength
-
-    def penalty(self, model: nn.Module, of_gates: Tensor, done: int) -> Tensor:
-        """Add the method's own loss to the gates', at the pressure of the moment."""
-        own = self.method.loss
-        total = of_gates if own is None else of_gates + own(model, self.strength)
-        return self.method.pressure(done / self.steps) * total
-
-    def after_step_(
-        self, model: nn.Module, optimizers: tuple[Optimizer, ...], done: int
-    ) -> None:
-        """Call the hook, if there is one."""
-        if self.method.after_step is not None:
-            lr = optimizers[0].param_groups[0]["lr"]
-            moment = Moment(done + 1, (done + 1) / self.steps, lr)
-            self.method.after_step(model, moment)
-
-
-@final
 class Live(dp.Pruner[nn.Module]):
     """Gates that close for good, or nearly: their units leave while training goes on.
 
     Args:
-        method: What is trained.
+        run: What is trained, and for how long.
         model: LeNet-5 with its gates.
         examples: What removals are checked on.
-        recipe: Of the run.
-        steps: Of the whole run.
     """
 
-    def __init__(
-        self,
-        method: Method,
-        model: nn.Module,
-        examples: Tensor,
-        recipe: Recipe,
-        steps: int,
-    ) -> None:
-        when = {} if method.shrinks else {"remove_every": _NEVER}
-        options: dict[str, Any] = {**when, **recipe.pruner}
-        super().__init__(model, examples, strength=recipe.strength, **options)
-        self._run = _Run(method, recipe, steps)
+    def __init__(self, run: MethodRun, model: nn.Module, examples: Tensor) -> None:
+        when = {} if run.method.shrinks else {"remove_every": _NEVER}
+        options: dict[str, Any] = {**when, **run.recipe.pruner}
+        super().__init__(model, examples, strength=run.recipe.strength, **options)
+        self._run = run
 
     def penalty(self) -> Float[Tensor, ""]:
         """That of the gates, and what else the method penalises."""
@@ -101,24 +59,15 @@ class AtTheEnd(NoPruning):
     """Noisy weights, which take part until the end; then what is noise goes at once.
 
     Args:
-        method: What is trained.
+        run: What is trained, and for how long.
         model: LeNet-5 with its gates and layers.
         examples: What removals are checked on.
-        recipe: Of the run.
-        steps: Of the whole run.
     """
 
-    def __init__(
-        self,
-        method: Method,
-        model: nn.Module,
-        examples: Tensor,
-        recipe: Recipe,
-        steps: int,
-    ) -> None:
+    def __init__(self, run: MethodRun, model: nn.Module, examples: Tensor) -> None:
         self._examples = examples
         super().__init__(model, examples)
-        self._run = _Run(method, recipe, steps)
+        self._run = run
         self.gates: dict[str, GateLike] = {**named_gates(model)}
 
     def parameter_groups(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from paper.comparison.method import Moment, ramp
+from paper.comparison.method import MethodRun, Moment, ramp
 from paper.comparison.systems import METHODS
 from paper.comparison.training import AtTheEnd, Live, finished, units
 
@@ -15,7 +15,8 @@ IMAGES = torch.rand(4, 1, 28, 28)
 def training(name, **changes):
     method = replace(METHODS[name], **changes)
     torch.manual_seed(0)
-    return method.training(method, method.model(1.0), IMAGES, method.asked(0), 10)
+    run = MethodRun(method, method.asked(0), steps=10)
+    return method.training(run, method.model(1.0), IMAGES)
 
 
 def test_what_decides_about_units_has_the_rate_of_gates():
