@@ -10,20 +10,34 @@ FAST := tests/budget tests/core tests/gates tests/graph/ops tests/meta/test_api_
 	tests/meta/test_public_surface.py tests/meta/test_repository.py tests/surgery/test_apply.py \
 	tests/surgery/test_compare.py tests/surgery/test_keep_masks.py tests/surgery/test_plan.py
 
-.PHONY: demo test test-all check lint fmt docs bench coverage choice clean
+.PHONY: demo test test-all check run-tests run-all-tests run-fast-tests lint fmt site docs \
+	bench coverage choice clean
 
 demo: $(READY)
 	@$(BIN)/diffprune demo
 
-test: lint
-	@$(BIN)/pytest -q -n 2 -m "not slow"
-	@$(BIN)/mkdocs build --strict
+# Beside the tests runs what needs one core: linters, types and the site. What these say is
+# shown when they end, and what the tests say as they go; whatever fails, fails the whole.
+TOGETHER := $(MAKE) --no-print-directory --jobs 3 --output-sync=target
+PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
 
-test-all: lint
-	@$(BIN)/pytest -q -n 2
+test: $(READY)
+	@$(TOGETHER) lint site run-tests
 
-check: lint
-	@$(BIN)/pytest -q -n 2 -m "not slow" $(FAST)
+test-all: $(READY)
+	@$(TOGETHER) lint site run-all-tests
+
+check: $(READY)
+	@$(TOGETHER) lint run-fast-tests
+
+run-tests: $(READY)
+	+@$(PYTEST) -m "not slow"
+
+run-all-tests: $(READY)
+	+@$(PYTEST)
+
+run-fast-tests: $(READY)
+	+@$(PYTEST) -m "not slow" $(FAST)
 
 fmt: $(READY)
 	@$(BIN)/ruff check --fix
@@ -35,8 +49,10 @@ lint: $(READY)
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache > /dev/null || $(BIN)/lint-imports
 
-docs: $(READY)
+site: $(READY)
 	@$(BIN)/mkdocs build --strict
+
+docs: site
 	@echo "documentation written to site/index.html"
 
 bench: $(READY)

@@ -14,12 +14,15 @@ from ._timing import Measurement, milliseconds, one_thread
 RECIPE = {
     "network": "residual blocks x + W2 relu(W1 x) of width 4, one group each, and the "
     "group of the stream that runs along all of them",
-    "groups": (100, 500),
+    "groups": (100, 1_000),
     "removed": "one unit of every group, compared in full: example, drawn inputs, "
     "scrambled weights, eval and train mode",
     "ratio": "milliseconds per group over those with the fewest groups; 1 is linear",
+    "left out": "torch.export by itself and Pruner beyond 1,000 groups, to save time; "
+    "10,000 groups, which need an idle machine: put them into `groups`",
 }
 TARGET = 1.5
+_TIMED_IN_FULL = 1_000
 
 
 class Block(nn.Module):
@@ -58,7 +61,8 @@ def measure() -> tuple[Measurement, ...]:
 
 def _times(groups: int) -> Iterator[tuple[str, float]]:
     model, x = network(groups).eval(), torch.rand(2, 3)
-    yield "torch.export", _alone(lambda: _export(model, x))
+    if groups <= _TIMED_IN_FULL:
+        yield "torch.export", _alone(lambda: _export(model, x))
     finding = list[Groups]()
     yield "find_groups", _alone(lambda: finding.append(dp.find_groups(model, x)))
     (found,) = finding
@@ -67,7 +71,8 @@ def _times(groups: int) -> Iterator[tuple[str, float]]:
     keep = {group.name: torch.arange(group.size) > 0 for group in found}
     yield "plan", _alone(lambda: plan_removal(found, keep=keep))
     yield "plan, cut, certificate", _alone(lambda: removal(model, x, found, keep=keep))
-    yield "Pruner", _alone(lambda: dp.Pruner(model, x, strength=1e-4))
+    if groups <= _TIMED_IN_FULL:
+        yield "Pruner", _alone(lambda: dp.Pruner(model, x, strength=1e-4))
 
 
 def _alone(work: Callable[[], object]) -> float:

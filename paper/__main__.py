@@ -36,7 +36,11 @@ from paper.records import (
 )
 from paper.tables.comparison_table import comparison_table, read_comparison
 from paper.tables.lenet5_table import lenet5_table
-from paper.tables.wide_resnet_table import wide_resnet_table
+from paper.tables.wide_resnet_table import (
+    NETWORKS,
+    SmallNetwork,
+    wide_resnet_table,
+)
 
 ValueT = TypeVar("ValueT")
 
@@ -45,7 +49,11 @@ app: Final = typer.Typer(
 )
 
 ABLATIONS: Final = {"sigma": sigma, "zeta": zeta, "live_removal": live_removal}
-STEPS: Final = {"wrn-28-10": "wrn/step.json", "wrn-10-1": "wrn/epochs.json"}
+STEPS: Final = {
+    "wrn-28-10": "wrn/step.json",
+    "wrn-10-2": "wrn/epochs.json",
+    "wrn-10-1": "wrn-10-1/epochs.json",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +80,14 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = {
         table=lenet5_table,
     ),
     "wrn": Experiment(
+        task=r.wide_wrn_cifar10,
+        recipes=(
+            r.wide_wrn_dense, r.wide_wrn_low_budget, r.wide_wrn_high_budget,
+            r.wide_wrn_low, r.wide_wrn_high,
+        ),
+        table=wide_resnet_table,
+    ),
+    "wrn-10-1": Experiment(
         task=r.small_wrn_cifar10,
         recipes=(r.small_wrn_high, r.small_wrn_low, r.small_wrn_dense),
         table=wide_resnet_table,
@@ -286,15 +302,15 @@ def ablation(
 @app.command(
     epilog=examples(
         "python -m paper steps wrn-28-10",
-        "python -m paper steps wrn-10-1 --run  # an hour",
+        "python -m paper steps wrn-10-2 --run  # minutes",
     )
 )
 def steps(
     name: Annotated[
         str,
         typer.Argument(
-            help="`wrn-28-10`: at the widths the paper prints; `wrn-10-1`: after every "
-            "epoch of the small runs."
+            help="`wrn-28-10`: at the widths the paper prints; `wrn-10-2`, `wrn-10-1`: "
+            "after the epochs of small runs."
         ),
     ],
     *,
@@ -303,17 +319,17 @@ def steps(
     """Print what a training step of a wide ResNet takes as it gets narrower."""
     with said_plainly():
         file = _named(STEPS, name)
-        is_paper = name == "wrn-28-10"
-        measure = times.measure_paper if is_paper else _time_epochs
+        small = NETWORKS.get(name)
+        measure = times.measure_paper if small is None else _timed(small, file)
         found = _figures(file, f"steps {name}", measure, run=run)["results"]
-        if is_paper:
+        if small is None:
             show(times.paper_table([times.Timing(**row) for row in found]))
         else:
             show(times.epochs_table([times.EpochTiming(**row) for row in found]))
 
 
-def _time_epochs() -> dict[str, Any]:
-    return times.measure_epochs(read_records(RESULTS / "wrn"))
+def _timed(small: SmallNetwork, file: str) -> Callable[[], dict[str, Any]]:
+    return lambda: times.measure_epochs(small, read_records((RESULTS / file).parent))
 
 
 @app.command(epilog=examples("python -m paper figures"))

@@ -8,7 +8,6 @@ import html
 import io
 import json
 import re
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,14 +17,14 @@ import altair as alt
 
 from diffprune.lab import Epoch, Run
 from paper.frontier import Point, points
-from paper.records import RESULTS, ROOT, read_figures, read_records
+from paper.records import RESULTS, ROOT, read_records
 from paper.tables.comparison_table import Result, read_comparison, results
+from paper.tables.wide_resnet_table import WRN_10_2
 
 PICTURES: Final = ROOT / "docs" / "assets"
 _KINDS: Final = {"published": "#888888", "diffprune": "#cc5522"}
-_RUNS: Final = {"original": "#555555", "low": "#4477aa", "high": "#cc5522"}
-_ORIGINAL: Final = "wrn-10-1-dense"
-_NAMES: Final = {_ORIGINAL: "original", "wrn-10-1-low": "low", "wrn-10-1-high": "high"}
+_COLOURS: Final = ("#555555", "#4477aa", "#cc5522", "#99bbdd", "#eeaa88")
+_NAMES: Final = WRN_10_2.labels()
 _COSTS: Final = {"weights": "weights", "macs": "multiply-adds", "error": "error, %"}
 _LENGTHS: Final = {
     "published": "#888888",
@@ -35,9 +34,6 @@ _LENGTHS: Final = {
 _LONG: Final = 200
 _SPECIFICATION: Final = re.compile(r"<metadata>(.*?)</metadata>", re.DOTALL)
 
-Timings: TypeAlias = Mapping[tuple[str, int], float]
-"""Seconds of a training step, by run and epoch."""
-
 AnyChart: TypeAlias = alt.Chart | alt.HConcatChart
 
 
@@ -46,24 +42,24 @@ class Curve:
     """What one figure of the wide ResNet shows over the epochs, and its title."""
 
     title: str
-    value: Callable[[Run, Epoch, Timings], float]
+    value: Callable[[Run, Epoch], float]
     from_zero: bool
 
 
 CURVES: Final[Mapping[str, Curve]] = {
     "wrn-accuracy.svg": Curve(
         title="(a) Test accuracy, %",
-        value=lambda _, epoch, __: 100 - epoch.test_error,
+        value=lambda _, epoch: 100 - epoch.test_error,
         from_zero=False,
     ),
     "wrn-macs.svg": Curve(
         title="(b) Multiply-adds of a forward pass, millions per mini-batch",
-        value=lambda run, epoch, _: epoch.macs * run.recipe.batch_size / 1e6,
+        value=lambda run, epoch: epoch.macs * run.recipe.batch_size / 1e6,
         from_zero=True,
     ),
     "wrn-seconds.svg": Curve(
-        title="(c) Seconds per training step: ratio times the original's median",
-        value=lambda run, epoch, timings: timings[run.recipe.name, epoch.number],
+        title="(c) Seconds of the processor per training step, one thread",
+        value=lambda _, epoch: epoch.processor_seconds / max(epoch.steps, 1),
         from_zero=True,
     ),
 }
@@ -71,9 +67,8 @@ CURVES: Final[Mapping[str, Curve]] = {
 
 def charts() -> dict[str, AnyChart]:
     """Make all charts from the records, by the name of their file."""
-    runs = [r for r in read_records(RESULTS / "wrn") if r.recipe.name in _NAMES]
-    timings = read_timings(RESULTS / "wrn" / "epochs.json")
-    curves = {name: curve_chart(curve, runs, timings) for name, curve in CURVES.items()}
+    runs = [run for run in read_records(RESULTS / "wrn") if run.recipe.seed == 0]
+    curves = {name: curve_chart(curve, runs) for name, curve in CURVES.items()}
     frontier = frontier_chart(points(read_records(RESULTS / "frontier")))
     table1 = table1_chart(results(read_comparison(RESULTS)))
     return {**curves, "frontier.svg": frontier, "table1.svg": table1}
@@ -155,11 +150,12 @@ def table1_rows(found: Mapping[str, Sequence[Result]]) -> Iterator[dict[str, Any
             }
 
 
-def curve_chart(curve: Curve, runs: Sequence[Run], timings: Timings) -> alt.Chart:
+def curve_chart(curve: Curve, runs: Sequence[Run]) -> alt.Chart:
     """Draw a line for every run."""
-    data = list(curve_rows(curve, runs, timings))
+    data = list(curve_rows(curve, runs))
     epochs = sorted({point["epoch"] for point in data})
-    kinds = alt.Scale(domain=list(_RUNS), range=list(_RUNS.values()))
+    shown = [_NAMES[name] for name in _NAMES if _has(runs, name)]
+    kinds = alt.Scale(domain=shown, range=list(_COLOURS[: len(shown)]))
     ticks = alt.Axis(values=epochs, format="d", grid=False, title="epoch")
     return (
         alt.Chart(alt.Data(values=data), title=curve.title)
@@ -177,32 +173,19 @@ def curve_chart(curve: Curve, runs: Sequence[Run], timings: Timings) -> alt.Char
     )
 
 
-def curve_rows(
-    curve: Curve, runs: Sequence[Run], timings: Timings
-) -> Iterator[dict[str, Any]]:
+def curve_rows(curve: Curve, runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
     """Yield what is drawn, one dictionary for every run and epoch."""
     for run in runs:
         for epoch in run.epochs:
             yield {
                 "run": _NAMES[run.recipe.name],
                 "epoch": epoch.number,
-                "value": curve.value(run, epoch, timings),
+                "value": curve.value(run, epoch),
             }
 
 
-def read_timings(path: Path) -> Timings:
-    """Seconds of each epoch's network if the original always took its usual time.
-
-    Both were timed in turns: a machine that is slow for a minute is so for both.
-    """
-    results = read_figures(path, "python -m paper steps wrn-10-1 --run")["results"]
-    usual = statistics.median(result["original"] for result in results)
-    found: dict[tuple[str, int], float] = {}
-    for result in results:
-        ratio = result["seconds"] / result["original"]
-        found[result["run"], result["epoch"]] = ratio * usual
-        found[_ORIGINAL, result["epoch"]] = usual
-    return found
+def _has(runs: Sequence[Run], name: str) -> bool:
+    return any(run.recipe.name == name for run in runs)
 
 
 def _beats(one: Point, other: Point, cost: str) -> bool:

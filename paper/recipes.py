@@ -4,7 +4,7 @@ A task is a function from a recipe to a model and data; a recipe is a function f
 seed to the numbers of a run. `TASKS` lists them by the name that `python -m paper
 train` takes.
 
-The small wide ResNet is of the same family as the paper's, with the same gates in the
+The small wide ResNets are of the same family as the paper's, with the same gates in the
 same places. Over a run the penalty moves a logit by about 0.4 * strength * (sum of
 learning rates) / (1 - momentum). At first the logits are 0.02 to 0.22 above their
 thresholds, and thirty epochs have strengths of their own to get there.
@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import torch
 from torch import nn
 from torch.optim import SGD
 
@@ -24,7 +25,7 @@ from diffprune.lab import Recipe, Task
 from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Batches, Split
 from diffprune.lab.training.task import MakeTask, gate_of
-from paper.data.cifar10 import augment, load_cifar10, normalise
+from paper.data.cifar10 import augment, halved, load_cifar10, normalise
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5, channels_last
 from paper.models.wide_resnet import WideResNet
@@ -34,11 +35,16 @@ _KEPT: Final = {"remove_every": 10**9}
 GATES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 _LOW: Final = {"group1.*": 1e-5, "group2.*": 1e-5, "group3.*": 5e-5}
 _HIGH: Final = {"group1.*": 2e-5, "group2.*": 7e-5, "group3.*": 3e-4}
+_WIDE_LOW: Final = 1e-4
+_WIDE_HIGH: Final = 2.2e-4
 _SMALL_LOW: Final = {"group1.*": 3e-5, "group2.*": 3e-5, "group3.*": 3e-5}
 _SMALL_HIGH: Final = {"group1.*": 3e-5, "group2.*": 7e-5, "group3.*": 1e-4}
 
 _FADES, _FADED = 0.3, 0.75
 """From when to when strengths fade, in shares of the training."""
+
+_FEW: Final = 15_000
+"""Images of half the side that WRN-10-2 learns from."""
 
 MakeRecipe = Callable[[int], Recipe]
 """From a seed to a recipe."""
@@ -73,19 +79,27 @@ def small_wrn_cifar10(recipe: Recipe) -> Task:
 
 
 def wide_wrn_cifar10(recipe: Recipe) -> Task:
-    """WRN-10-2 on 45,000 images; the push to close fades while there is time to heal.
+    """WRN-10-2 on 15,000 images of 16 pixels a side; 5,000 are to choose with.
 
-    A gate that closes at a low learning rate costs accuracy that the few steps left do
+    Where there are strengths, the push to close fades while there is time to heal. A
+    gate that closes at a low learning rate costs accuracy that the few steps left do
     not bring back. So strengths are whole until the learning rate falls first, and zero
     before it falls for the last time.
     """
-    data = load_cifar10(validation=True)
-    model = WideResNet(10, 2, papers_gate(recipe))
+    model = channels_last(WideResNet(10, 2, papers_gate(recipe)))
+    data = few_and_small(load_cifar10(validation=True))
     return fading_task(wide_resnet_task(model, data, recipe), recipe)
 
 
+def few_and_small(data: Split) -> Split:
+    """The first images to learn from, and all of the others, at half the side."""
+    few = data.train.take(torch.arange(min(_FEW, len(data.train))))
+    held_out = None if data.validation is None else halved(data.validation)
+    return Split(halved(few), held_out, halved(data.test))
+
+
 def fading_task(task: Task, recipe: Recipe) -> Task:
-    """The same with strengths that fade; dense recipes have none."""
+    """The same with strengths that fade, if the recipe has any."""
     if recipe.strength is None:
         return task
     strength, steps = partial(faded, recipe.strength), recipe.epochs * len(task.train)
@@ -227,19 +241,38 @@ def small_wrn_dense(seed: int = 0) -> Recipe:
     return replace(small_wrn_low(seed), name="wrn-10-1-dense", strength=None)
 
 
+def wide_wrn_dense(seed: int = 0) -> Recipe:
+    """WRN-10-2 as it is, in twenty epochs; the learning rate falls as early in them."""
+    return replace(
+        small_wrn_dense(seed),
+        name="wrn-10-2-dense",
+        epochs=20,
+        decay_after=(6, 12, 16),
+    )
+
+
 def wide_wrn_low(seed: int = 0) -> Recipe:
-    """Low compression of WRN-10-2; strengths are not calibrated yet."""
-    return replace(small_wrn_low(seed), name="wrn-10-2-low")
+    """Low compression of WRN-10-2 by strengths that fade."""
+    return replace(wide_wrn_dense(seed), name="wrn-10-2-low", strength=_WIDE_LOW)
 
 
 def wide_wrn_high(seed: int = 0) -> Recipe:
-    """High compression of WRN-10-2; strengths are not calibrated yet."""
-    return replace(small_wrn_high(seed), name="wrn-10-2-high")
+    """High compression of WRN-10-2 by strengths that fade."""
+    return replace(wide_wrn_dense(seed), name="wrn-10-2-high", strength=_WIDE_HIGH)
 
 
-def wide_wrn_dense(seed: int = 0) -> Recipe:
-    """WRN-10-2 as it is."""
-    return replace(small_wrn_dense(seed), name="wrn-10-2-dense")
+def wide_wrn_low_budget(seed: int = 0) -> Recipe:
+    """The paper's low compression of WRN-10-2, asked for as a budget."""
+    return replace(
+        wide_wrn_dense(seed), name="wrn-10-2-low-budget", budget={"macs": 0.71}
+    )
+
+
+def wide_wrn_high_budget(seed: int = 0) -> Recipe:
+    """The paper's high compression of WRN-10-2, asked for as a budget."""
+    return replace(
+        wide_wrn_dense(seed), name="wrn-10-2-high-budget", budget={"macs": 0.42}
+    )
 
 
 TASKS: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
@@ -256,5 +289,7 @@ TASKS: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "wrn-10-2-low": (wide_wrn_cifar10, wide_wrn_low),
     "wrn-10-2-high": (wide_wrn_cifar10, wide_wrn_high),
     "wrn-10-2-dense": (wide_wrn_cifar10, wide_wrn_dense),
+    "wrn-10-2-low-budget": (wide_wrn_cifar10, wide_wrn_low_budget),
+    "wrn-10-2-high-budget": (wide_wrn_cifar10, wide_wrn_high_budget),
 }
 """By the name of the recipe: what is trained, and how."""

@@ -1,8 +1,9 @@
 """The records under `paper/results`: kept when something was run, read for a table.
 
 A *run record* is a run folder without weights and without the open probability of every
-unit in every epoch: small enough to be kept for good. A *figures record* is one JSON
-file: the figures, and the command, date, versions and commit they were made with.
+unit in every epoch, and with the commit: small enough to be kept for good. A *figures
+record* is one JSON file: the figures, and the command, date, versions and commit they
+were made with.
 """
 
 import datetime as dt
@@ -33,7 +34,9 @@ def copy_record(folder: Path, target: Path) -> None:
     """
     run = read_run(folder)
     target.mkdir(parents=True, exist_ok=True)
-    for name in (files.RECIPE, files.TASK, files.ENVIRONMENT, files.SUMMARY):
+    environment = _with_commit(folder, target)
+    write_text(target / files.ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
+    for name in (files.RECIPE, files.TASK, files.SUMMARY):
         if (folder / name).exists():
             (target / name).write_bytes((folder / name).read_bytes())
     epochs = [replace(epoch, prob_open={}).to_dict() for epoch in run.epochs]
@@ -95,6 +98,14 @@ def commit() -> str:
     head = _git("rev-parse", "--short=12", "HEAD")
     changed = _git("diff", "--name-only", "HEAD", "--", "*.py")
     return f"{head}-dirty" if changed else head or "unknown"
+
+
+def _with_commit(folder: Path, target: Path) -> dict[str, Any]:
+    """Where a run was made, and at which commit its record was made first."""
+    environment = json.loads((folder / files.ENVIRONMENT).read_text(encoding="utf-8"))
+    kept = target / files.ENVIRONMENT
+    before = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
+    return {**environment, "commit": before.get("commit") or commit()}
 
 
 def _git(*arguments: str) -> str:

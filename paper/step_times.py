@@ -1,8 +1,8 @@
 """What a training step of a wide ResNet takes, at full width and as it shrinks.
 
 `python -m paper steps wrn-28-10` times the paper's network at full width and at the
-widths the paper prints; `python -m paper steps wrn-10-1` builds the network that each
-epoch of the small runs left, and times a step of it in turns with the original's. Runs
+widths the paper prints; `python -m paper steps wrn-10-2` builds the networks that the
+epochs of small runs left, and times a step of each in turns with the original's. Runs
 time themselves too, but with whatever else the machine did in those hours.
 
 The narrow networks come about as in training: gates are closed until the printed number
@@ -30,9 +30,9 @@ from diffprune._core.interleaved import one_thread
 from diffprune.gates import named_gates
 from diffprune.lab import Epoch, Run
 from paper.models.wide_resnet import WideResNet
-from paper.tables.wide_resnet_table import PRINTED
+from paper.tables.wide_resnet_table import PRINTED, SmallNetwork
 
-BATCH, ROUNDS = 8, 5
+BATCH, ROUNDS, SIDE = 8, 5, 32
 STRENGTH = 1e-5
 
 
@@ -87,10 +87,12 @@ class EpochTiming:
     original: float
 
 
-def full(depth: int = 28, widen: int = 10, batch: int = BATCH) -> Network:
+def full(
+    depth: int = 28, widen: int = 10, batch: int = BATCH, side: int = SIDE
+) -> Network:
     """Return the plain network."""
     model = WideResNet(depth, widen)
-    return _network("full", model, lambda: torch.zeros(()), batch)
+    return _network("full", model, lambda: torch.zeros(()), (batch, side))
 
 
 def narrow(
@@ -99,16 +101,17 @@ def narrow(
     depth: int = 28,
     widen: int = 10,
     batch: int = BATCH,
+    side: int = SIDE,
 ) -> Network:
     """Return the network in which so many units of every gate are left."""
     model = WideResNet(depth, widen, dp.Gate)
-    pruner = dp.Pruner(model, _images(2), strength=STRENGTH)
+    pruner = dp.Pruner(model, _images(2, side), strength=STRENGTH)
     with torch.no_grad():
         gates = named_gates(model, dp.Gate).values()
         for gate, width in zip(gates, widths, strict=True):
             gate.logits[width:] = -5.0
     pruner.remove_closed_()
-    return _network(name, pruner.model, pruner.penalty, batch)
+    return _network(name, pruner.model, pruner.penalty, (batch, side))
 
 
 def measure(networks: Sequence[Network], rounds: int = ROUNDS) -> list[Timing]:
@@ -130,9 +133,9 @@ def measure_paper() -> dict[str, Any]:
     return {"batch": BATCH, "results": [asdict(timing) for timing in timings]}
 
 
-def measure_epoch(run: Run, epoch: Epoch) -> EpochTiming:
+def measure_epoch(small: SmallNetwork, run: Run, epoch: Epoch) -> EpochTiming:
     """Time the network with as many units as are connected at the end of an epoch."""
-    size = (10, 1, run.recipe.batch_size)
+    size = (10, small.widen, run.recipe.batch_size, small.side)
     widths = list(epoch.effective.values())
     whole, left = measure([full(*size), narrow("left", widths, *size)])
     return EpochTiming(
@@ -144,12 +147,22 @@ def measure_epoch(run: Run, epoch: Epoch) -> EpochTiming:
     )
 
 
-def measure_epochs(runs: Sequence[Run]) -> dict[str, Any]:
-    """Time the network of every epoch of every run with gates; takes an hour."""
+def measure_epochs(small: SmallNetwork, runs: Sequence[Run]) -> dict[str, Any]:
+    """Time what the epochs of gated runs of seed 0 left; each shape is timed once."""
     torch.manual_seed(0)
-    gated = [run for run in runs if not run.is_dense]
-    found = [measure_epoch(run, epoch) for run in gated for epoch in run.epochs]
+    found = [
+        measure_epoch(small, run, epoch)
+        for run in runs
+        if run.recipe.seed == 0 and not run.is_dense
+        for epoch in run.epochs
+        if _is_new_shape(run, epoch)
+    ]
     return {"results": [asdict(timing) for timing in found]}
+
+
+def _is_new_shape(run: Run, epoch: Epoch) -> bool:
+    before = [one for one in run.epochs if one.number == epoch.number - 1]
+    return not before or before[0].effective != epoch.effective
 
 
 def paper_table(timings: Sequence[Timing]) -> Table:
@@ -188,29 +201,32 @@ def epochs_table(timings: Sequence[EpochTiming]) -> Table:
 
 
 def _network(
-    name: str, model: nn.Module, penalty: Callable[[], Tensor], batch: int
+    name: str,
+    model: nn.Module,
+    penalty: Callable[[], Tensor],
+    images: tuple[int, int],
 ) -> Network:
     gates = {
         p for m in model.modules() if isinstance(m, dp.Gate) for p in m.parameters()
     }
     with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model.eval()(_images(1))
+        model.eval()(_images(1, images[1]))
     return Network(
         name=name,
         parameters=sum(p.numel() for p in model.parameters() if p not in gates),
         macs=counter.get_total_flops() // 2,
-        step=_step(model, penalty, batch),
+        step=_step(model, penalty, *images),
     )
 
 
-def _images(count: int) -> Tensor:
-    return torch.randn(count, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+def _images(count: int, side: int) -> Tensor:
+    return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(0))
 
 
 def _step(
-    model: nn.Module, penalty: Callable[[], Tensor], batch: int
+    model: nn.Module, penalty: Callable[[], Tensor], batch: int, side: int
 ) -> Callable[[], None]:
-    images, labels = _images(batch), torch.arange(batch) % 10
+    images, labels = _images(batch, side), torch.arange(batch) % 10
     groups = dp.parameter_groups(model, lr=0.1, weight_decay=5e-4)
     optimizer = SGD(groups, momentum=0.9, nesterov=True)
 

@@ -1,3 +1,4 @@
+import gc
 import shutil
 import sys
 
@@ -5,16 +6,24 @@ import pytest
 import torch
 from hypothesis import settings
 
+from diffprune._core.randomness import seed_torch_
+
 # One gate takes a millisecond, but the machine may be busy.
 settings.register_profile("diffprune", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("diffprune")
+
+
+def pytest_collection_finish():
+    """What is imported by now stays: there is no use in looking for garbage in it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
 def same_numbers_every_time():
     """Every test starts from the same seed and leaves the random state as it was."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        seed_torch_(0)
         yield
 
 

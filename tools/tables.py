@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from benchmarks import strengths as strength_runs
+from benchmarks import narrow_norms, strengths as strength_runs
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
@@ -193,11 +193,23 @@ def strengths(root: Path) -> str:
     return _markdown(strength_runs.table(found))
 
 
+def norms_table(root: Path) -> str:
+    """Errors of networks whose norms are left whole, or narrowed."""
+    header = ["network", "dense"]
+    header += [
+        f"{p:g}, {norms}" for p in narrow_norms.PARTS for norms in narrow_norms.NORMS
+    ]
+    path = root / "results" / narrow_norms.RECORD.name
+    found = [narrow_norms.Result(**row) for row in _load(path)["results"]]
+    return _table(header, narrow_norms.means(found), narrow_norms.COMMAND)
+
+
 TABLES: Final[Mapping[str, MakeTable]] = {
     "demo": demo,
     "lenet5": paper_table("lenet5"),
     "table1": comparison,
     "wrn": paper_table("wrn"),
+    "wrn-10-1": paper_table("wrn-10-1"),
     "wrn-step": figures_table(
         "wrn/step.json", "steps wrn-28-10", step_times.Timing, step_times.paper_table
     ),
@@ -210,6 +222,7 @@ TABLES: Final[Mapping[str, MakeTable]] = {
         live_removal.table,
     ),
     "budgets": budgets,
+    "narrow-norms": norms_table,
     "choice": choice(choice_table.summary),
     "choice-details": choice(choice_table.details),
     "frontier": frontier,

@@ -24,6 +24,7 @@ def main(
     peer: Annotated[bool, typer.Option(help="Also run Torch-Pruning.")] = True,
     us: Annotated[bool, typer.Option(help="Run diffprune.")] = True,
     again: Annotated[bool, typer.Option(help="Repeat what is recorded.")] = False,
+    new: Annotated[bool, typer.Option(help="Only what no version ran on.")] = False,
     timeout: Annotated[int, typer.Option(help="CPU seconds for one model.")] = 300,
     memory: Annotated[int, typer.Option(help="GiB for one model.")] = 12,
     folder: Annotated[Path, typer.Option(help="Where the records are.")] = FOLDER,
@@ -32,9 +33,12 @@ def main(
     warnings.filterwarnings("ignore")  # the zoos' own, about their own dependencies
     records = folder / "records.jsonl"
     known = {(r.library, r.version, r.key) for r in record.load(records)}
+    ever = {(name, key) for name, _, key in known}
     for case, library in product(
         select(all_cases(), only), _libraries(us=us, peer=peer)
     ):
+        if new and (library.name, case.key) in ever:
+            continue
         if again or (library.name, library.version, case.key) not in known:
             result = isolated(case, library, timeout, memory)
             record.append(records, result)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import avg_pool2d, pad
 
 from diffprune._core.types import Float, Int
 from diffprune.lab.image_batches import Examples, Split, hold_out
@@ -21,7 +21,8 @@ _BATCHES: Final = {
 }
 _MEAN: Final = (125.3, 123.0, 113.9)
 _STD: Final = (63.0, 62.1, 66.7)
-_BORDER: Final = 4
+_SHIFT: Final = 8
+"""Images are shifted by up to an eighth of their side: four pixels of 32."""
 
 
 def load_cifar10(*, validation: bool = False, data_dir: Path | None = None) -> Split:
@@ -45,24 +46,33 @@ def load_cifar10(*, validation: bool = False, data_dir: Path | None = None) -> S
 
 
 def normalise(
-    images: Int[Tensor, "batch 3 32 32"],
-) -> Float[Tensor, "batch 3 32 32"]:
+    images: Int[Tensor, "batch 3 side side"],
+) -> Float[Tensor, "batch 3 side side"]:
     """Bytes to numbers with mean zero and variance one, channel by channel."""
     mean, std = (torch.tensor(x).view(3, 1, 1) for x in (_MEAN, _STD))
     return (images - mean) / std
 
 
-def augment(images: Int[Tensor, "batch 3 32 32"]) -> Float[Tensor, "batch 3 32 32"]:
-    """Normalise, mirror every other image, and shift each by up to four pixels."""
+def augment(
+    images: Int[Tensor, "batch 3 side side"],
+) -> Float[Tensor, "batch 3 side side"]:
+    """Normalise, mirror every other image, and shift each by up to an eighth."""
     x = normalise(images)
+    side, border = x.shape[-1], x.shape[-1] // _SHIFT
     mirrored = torch.rand(len(x), 1, 1, 1) < 0.5
-    x = pad(x.flip(-1).where(mirrored, x), [_BORDER] * 4, mode="reflect")
-    top, left = torch.randint(2 * _BORDER + 1, (2, len(x), 1))
-    rows, columns = top + torch.arange(32), left + torch.arange(32)
+    x = pad(x.flip(-1).where(mirrored, x), [border] * 4, mode="reflect")
+    top, left = torch.randint(2 * border + 1, (2, len(x), 1))
+    rows, columns = top + torch.arange(side), left + torch.arange(side)
     image = torch.arange(len(x)).view(-1, 1, 1)
     return x.permute(0, 2, 3, 1)[
         image, rows.unsqueeze(2), columns.unsqueeze(1)
     ].permute(0, 3, 1, 2)
+
+
+def halved(examples: Examples) -> Examples:
+    """The same with half as many pixels a side: means of two by two, in whole bytes."""
+    means = avg_pool2d(examples.images.float(), 2)
+    return Examples(means.round().to(examples.images.dtype), examples.labels)
 
 
 def _examples(arrays: Arrays, part: str) -> Examples:

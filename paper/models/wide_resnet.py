@@ -94,7 +94,7 @@ class WideResNet(nn.Module):
         self.fc = nn.Linear(widths[3], num_classes)
 
     def forward(
-        self, images: Float[Tensor, "batch 3 32 32"]
+        self, images: Float[Tensor, "batch 3 side side"]
     ) -> Float[Tensor, "batch classes"]:
         """Class scores before the softmax."""
         x: Tensor = self.conv1(images)

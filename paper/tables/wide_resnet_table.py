@@ -1,14 +1,14 @@
 """Section 4.2 of the paper next to our small runs: from runs to a table."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rich.table import Table
 
-from diffprune.lab import Epoch, Recipe, Run
+from diffprune.lab import Run
 from diffprune.lab.formatting import architecture, short
-from paper.recipes import small_wrn_dense, small_wrn_high, small_wrn_low
+from paper import recipes as r
 
 Widths = Sequence[Sequence[tuple[int, int]]]
 """By group and block: hidden units, and those of the sum."""
@@ -30,20 +30,66 @@ PRINTED: Final[Mapping[str, Widths]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A result of section 4.2, and our small run of the same kind."""
+    """A result of section 4.2."""
 
     name: str
     widths: Widths
     error: float
-    recipe: Callable[[int], Recipe]
 
 
 ROWS: Final = (
     # Printed as 0.42 %: the network is known to make 4.17 % errors.
-    Row(name="original", widths=WHOLE, error=4.2, recipe=small_wrn_dense),
-    Row(name="low", widths=PRINTED["low"], error=4.2, recipe=small_wrn_low),
-    Row(name="high", widths=PRINTED["high"], error=4.5, recipe=small_wrn_high),
+    Row(name="original", widths=WHOLE, error=4.2),
+    Row(name="low", widths=PRINTED["low"], error=4.2),
+    Row(name="high", widths=PRINTED["high"], error=4.5),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SmallNetwork:
+    """A network of the family that was trained here.
+
+    Attributes:
+        name: What tables call it.
+        widen: Its factor on widths; its depth is ten.
+        side: Pixels of its images.
+        original: The recipe that prunes nothing.
+        pruned: The recipes that do, by what the table calls them.
+    """
+
+    name: str
+    widen: int
+    side: int
+    original: r.MakeRecipe
+    pruned: Mapping[str, r.MakeRecipe]
+
+    def labels(self) -> dict[str, str]:
+        """What rows and lines are called, by the name of the recipe."""
+        rows = {"original": self.original, **self.pruned}
+        return {make(0).name: label for label, make in rows.items()}
+
+
+WRN_10_2: Final = SmallNetwork(
+    name="WRN-10-2",
+    widen=2,
+    side=16,
+    original=r.wide_wrn_dense,
+    pruned={
+        "low, budget": r.wide_wrn_low_budget,
+        "high, budget": r.wide_wrn_high_budget,
+        "low, strengths": r.wide_wrn_low,
+        "high, strengths": r.wide_wrn_high,
+    },
+)
+WRN_10_1: Final = SmallNetwork(
+    name="WRN-10-1",
+    widen=1,
+    side=32,
+    original=r.small_wrn_dense,
+    pruned={"low": r.small_wrn_low, "high": r.small_wrn_high},
+)
+NETWORKS: Final = {"wrn-10-2": WRN_10_2, "wrn-10-1": WRN_10_1}
+"""By the name that `python -m paper steps` takes."""
 
 
 def wide_macs(widths: Widths) -> int:
@@ -68,24 +114,21 @@ def wide_macs(widths: Widths) -> int:
 
 def wide_resnet_table(runs: Sequence[Run]) -> Table:
     """What the paper says, and every small run in the last epoch it has."""
-    title = "Wide ResNets on CIFAR-10: the paper's, and a small one of the same family"
-    caption = "ms/step: on the processor, one thread, in the first and the last epoch"
-    table = Table(
-        title=title, title_justify="left", caption=caption, caption_justify="left",
-        pad_edge=False,
-    )  # fmt: skip
+    title = "Wide ResNets on CIFAR-10: the paper's, and small ones of the same family"
+    table = Table(title=title, title_justify="left", pad_edge=False)
     table.add_column("", no_wrap=True)
-    for heading in ("units", "error %", "MACs", "share", "ms/step", "epochs"):
+    for heading in ("units", "error %", "MACs", "share", "epochs"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_row("WRN-28-10")
     for row in ROWS:
         table.add_row(*_printed(row))
-    table.add_section()
-    table.add_row("WRN-10-1")
-    for row in ROWS:
-        for run in runs:
-            if run.recipe.name == row.recipe(0).name:
-                table.add_row(*_ours(row, run, _original(runs)))
+    for network in NETWORKS.values():
+        rows = [*_rows(network, runs)]
+        if rows:
+            table.add_section()
+            table.add_row(network.name)
+        for cells in rows:
+            table.add_row(*cells)
     return table
 
 
@@ -95,31 +138,29 @@ def _printed(row: Row) -> tuple[str, ...]:
     share = macs / wide_macs(WHOLE)
     return (
         f"  {row.name}", f"{units:,} in all", f"{row.error}", short(macs),
-        f"{share:.1%}", "", "200",
+        f"{share:.1%}", "200",
     )  # fmt: skip
 
 
-def _original(runs: Sequence[Run]) -> int | None:
-    name = small_wrn_dense().name
-    return next((run.epochs[0].macs for run in runs if run.recipe.name == name), None)
+def _rows(network: SmallNetwork, runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
+    """Yield the runs of a network, the original first."""
+    name = network.original(0).name
+    whole = next((run.epochs[0].macs for run in runs if run.recipe.name == name), None)
+    for name, label in network.labels().items():
+        for run in runs:
+            if run.recipe.name == name:
+                yield _ours(label, run, whole)
 
 
-def _ours(row: Row, run: Run, original: int | None) -> tuple[str, ...]:
-    first, last = run.epochs[0], run.epochs[-1]
-    end = run.outcome
+def _ours(label: str, run: Run, whole: int | None) -> tuple[str, ...]:
+    last, end = run.epochs[-1], run.outcome
     macs = last.macs if end is None else end.macs
     epochs = f"{last.number}" if end else f"{last.number}/{run.recipe.epochs}"
     return (
-        f"  {row.name}",
+        f"  {label}" if run.recipe.seed == 0 else f"    seed {run.recipe.seed}",
         architecture(last.effective if end is None else end.effective),
         f"{last.test_error:.2f}",
         short(macs),
-        "" if original is None else f"{macs / original:.1%}",
-        f"{_step(first):.0f}, {_step(last):.0f}",
+        "" if whole is None else f"{macs / whole:.1%}",
         epochs,
     )
-
-
-def _step(epoch: Epoch) -> float:
-    """Milliseconds on the processor."""
-    return 1e3 * epoch.processor_seconds / max(epoch.steps, 1)

@@ -1,7 +1,7 @@
 import pytest
 
 from diffprune._budget import Budget
-from diffprune._budget.budget import absolute
+from diffprune._core.amounts import absolute
 from diffprune.errors import ArgumentError
 
 

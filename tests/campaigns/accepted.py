@@ -1,7 +1,8 @@
 """What a campaign gives and is rightly accepted, and other words for arguments.
 
-Every reason covers a kind of argument, or some values of one argument; whatever else is
-accepted is a failure.
+Every reason covers some values of a kind of argument, or of one argument; whatever else
+is accepted is a failure. A reason for functions covers functions, and no number that an
+argument may be instead.
 """
 
 from fnmatch import fnmatchcase
@@ -19,7 +20,7 @@ NAMED_BY = {
     "gate": ("gates",),
     "groups": ("keep: the mask", "the plan cuts"),
     "heads": ("nothing in this model",),
-    "layer": ("parameter",),
+    "layer": ("parameter", "model"),
     "make_model": ("model",),
     "make_task": ("task",),
     "masks": ("there is no group",),
@@ -58,6 +59,21 @@ _NUMBER = "it is a number like others, however large"
 _TRAINER = "the trainer has the model, later"
 _LATER = "the workbench checks it when it is used, with the task at hand"
 
+_FUNCTIONS = ("Callable: *", "function", "module", "class", "Module: *")
+_WORDS = ("str: *", "text", "no text", "very long text", "half a character")
+_MODULES = ("Module: *", "module")
+_NOTHING = ("()", "[[]]", "{}", "[[]None]")
+_PATHS = ("PathLike: *", "path", "text", "str: *", "very long text")
+_NUMBERS = ("0", "1e30", "2.5", "float: 1e308", "float: least", "float: -0.5")
+_TENSORS = ("Tensor: *", "tensor", "nan tensor")
+
+
+def _each(
+    door: str, argument: str, values: tuple[str, ...], annotation: str, reason: str
+) -> tuple[Accepted, ...]:
+    return tuple(Accepted(door, argument, v, annotation, reason) for v in values)
+
+
 ACCEPTED = (
     Accepted("*", "*", "None", "*None*", "None is the documented way to leave it out"),
     Accepted("*", "*", "None", "*Optional*", "the same, as Python writes it"),
@@ -66,83 +82,132 @@ ACCEPTED = (
     Accepted("*", "*", "0", "*int*", "zero is in its range"),
     Accepted("*", "*", "1e30", "*float*", _NUMBER),
     Accepted("*", "*", "2.5", "*float*", _NUMBER),
+    Accepted("*", "*", "float: least", "*float*", "it is a number, however small"),
     Accepted("*", "*", "*1e308", "*float*", _NUMBER),
     Accepted("*", "*", "[[]]", "*Sequence*", _ASKS_NOTHING),
     Accepted("*", "*", "()", "*Sequence*", _ASKS_NOTHING),
     Accepted("*", "*", "()", "*tuple*", _ASKS_NOTHING),
     Accepted("*", "*", "{}", "*Mapping*", _ASKS_NOTHING),
-    Accepted("*", "on_*", "*", "*Callable*", _CALLED_LATER),
-    Accepted("*", "remove_every", "*", "*Callable*", _CALLED_LATER),
-    Accepted("*", "report", "*", "*Callable*", _CALLED_LATER),
-    Accepted("*", "progress", "*", "*Callable*", _CALLED_LATER),
-    Accepted("*.Task", "*", "*", "*Callable*", _CALLED_LATER),
-    Accepted("*.Task", "*", "*", "*Loader*", _LATER),
-    Accepted("*.Task", "model", "*", "*Module*", _LATER),
-    Accepted("*.Recipe", "name", "*", "*", _FREE_TEXT),
-    Accepted("*.Recipe", "budget", "*", "*", _LATER),
-    Accepted("*.Recipe", "gate", "*", "*", _LATER),
-    Accepted("*.Recipe", "pruner", "*", "*", _LATER),
-    Accepted("*.Reference", "*", "*", "*str*", _FREE_TEXT),
-    Accepted("*.Recorder.epoch", "loss", "*", "*float*", "a loss may be negative"),
-    Accepted("*.record", "recipe", "*", "*", "a record shows what it is told"),
-    Accepted("*.record", "make_model", "*", "*", "it is only noted, where it can be"),
-    Accepted("*.save_checkpoint", "extra", "*", "*Mapping*", "any tensors can be kept"),
-    Accepted("*.save_*", "model", "*", "*Module*", _ANY_MODULE),
-    Accepted("*.to_*", "path", "*", "*PathLike*", _REPLACED),
-    Accepted("*.to_*", "model", "*", "*Module*", "a module that runs can be exported"),
-    Accepted("*.find_groups", "model", "*", "*Module*", "it has no groups"),
-    Accepted("*.compact*", "model", "*", "*Module*", "it has nothing to compact"),
-    Accepted("*.benchmark", "*", "*", "*Module*", "a module that runs can be timed"),
-    Accepted(
-        "*.register", "model", "*", "*Module*", "the accelerator wraps as it likes"
+    *_each("*", "on_*", _FUNCTIONS, "*Callable*", _CALLED_LATER),
+    *_each("*", "remove_every", _FUNCTIONS, "*Callable*", _CALLED_LATER),
+    *_each("*", "report", _FUNCTIONS, "*Callable*", _CALLED_LATER),
+    *_each("*", "progress", _FUNCTIONS, "*Callable*", _CALLED_LATER),
+    *_each("*.Task", "*", _FUNCTIONS, "*Callable*", _CALLED_LATER),
+    *_each("*.Task", "*", _NOTHING, "*Loader*", _LATER),
+    *_each("*.Task", "model", _MODULES, "*Module*", _LATER),
+    *_each(
+        "*.Recipe",
+        "name",
+        _WORDS,
+        "*",
+        _FREE_TEXT,
     ),
-    Accepted("*.save_*", "path", "*", "*PathLike*", _REPLACED),
-    Accepted("*.save_*", "folder", "*", "*PathLike*", _REPLACED),
-    Accepted("*.record", "out", "*", "*PathLike*", _REPLACED),
-    Accepted("*.tensorboard", "folder", "*", "*PathLike*", _REPLACED),
+    *_each("*.Recipe", "budget", ("Mapping*", "{text: None}", "{}"), "*", _LATER),
+    *_each("*.Recipe", "gate", ("Mapping*", "{text: None}", "{}"), "*", _LATER),
+    *_each("*.Recipe", "pruner", ("Mapping*", "{text: None}", "{}"), "*", _LATER),
+    *_each(
+        "*.Reference",
+        "*",
+        _WORDS,
+        "*str*",
+        _FREE_TEXT,
+    ),
+    *_each("*.Recorder.epoch", "loss", _NUMBERS, "*float*", "a loss may be negative"),
+    *_each("*.record", "recipe", ("Recipe: *",), "*", "a record shows what it is told"),
+    *_each(
+        "*.record", "make_model", _FUNCTIONS, "*", "it is only noted, where it can be"
+    ),
+    *_each(
+        "*.save_checkpoint",
+        "extra",
+        ("Mapping*", "{*}"),
+        "*Mapping*",
+        "any tensors can be kept",
+    ),
+    *_each("*.save_*", "model", _MODULES, "*Module*", _ANY_MODULE),
+    *_each("*.to_*", "path", _PATHS, "*PathLike*", _REPLACED),
+    *_each(
+        "*.to_*", "model", _MODULES, "*Module*", "a module that runs can be exported"
+    ),
+    *_each("*.find_groups", "model", _MODULES, "*Module*", "it has no groups"),
+    *_each("*.compact*", "model", _MODULES, "*Module*", "it has nothing to compact"),
+    *_each("*.benchmark", "*", _MODULES, "*Module*", "a module that runs can be timed"),
+    *_each(
+        "*.register", "model", _MODULES, "*Module*", "the accelerator wraps as it likes"
+    ),
+    *_each("*.save_*", "path", _PATHS, "*PathLike*", _REPLACED),
+    *_each("*.save_*", "folder", _PATHS, "*PathLike*", _REPLACED),
+    *_each("*.record", "out", _PATHS, "*PathLike*", _REPLACED),
+    *_each("*.tensorboard", "folder", _PATHS, "*PathLike*", _REPLACED),
     Accepted("*.Gate*", "sharpness", "inf", "*", "it makes a gate binary"),
     Accepted("*.gate_weight", "sharpness", "inf", "*", "it makes a gate binary"),
-    Accepted("*.ApproximateBernoulli", "sharpness", "*", "*", "it makes gates binary"),
-    Accepted("*.ApproximateBernoulli*", "*", "*", "*Tensor*", "one for all units"),
-    Accepted("*.ApproximateBernoulli", "u", "*", "*", _CALLED_LATER),
-    Accepted("*.ApproximateBernoulli.*", "*_shape", "*", "*", "it is a shape"),
+    *_each(
+        "*.ApproximateBernoulli",
+        "sharpness",
+        ("inf", "*tensor inf", "float: least"),
+        "*",
+        "it makes gates binary",
+    ),
+    *_each("*.ApproximateBernoulli*", "*", _TENSORS, "*Tensor*", "one for all units"),
+    *_each("*.ApproximateBernoulli", "u", _FUNCTIONS, "*", _CALLED_LATER),
+    *_each(
+        "*.ApproximateBernoulli.*",
+        "*_shape",
+        ("Sequence: numbers", "()", "[[]]"),
+        "*",
+        "it is a shape",
+    ),
     Accepted("*.Gate", "dim", "*-1", "*int*", "dimensions count from the end, too"),
     Accepted("*.Gate", "index", "*ints", "*", "several elements may share a unit"),
     Accepted("*.Gate.forward", "x", "*complex", "*", "gates multiply those, too"),
-    Accepted("*.fold_gates", "module", "*", "*", "without gates it stays as it is"),
-    Accepted("*.named_gates", "model", "*", "*", "a module without gates has none"),
-    Accepted("*.parameter_groups", "model", "*", "*", "any module has some, or none"),
-    Accepted("*.gate_weight", "layer", "*", "*", "it has a weight to gate"),
-    Accepted("*.gates.g", "sample", "*", "*", "any shape will do"),
-    Accepted("*.gates.g", "u", "module", "*", "a module is a function of a tensor"),
-    Accepted(
-        "*.gates.g",
-        "*",
-        "*",
-        "*Tensor*",
-        "looking into tensors takes time",
+    *_each("*.fold_gates", "module", _MODULES, "*", "without gates it stays as it is"),
+    *_each("*.named_gates", "model", _MODULES, "*", "a module without gates has none"),
+    *_each(
+        "*.parameter_groups", "model", _MODULES, "*", "any module has some, or none"
     ),
+    *_each("*.gate_weight", "layer", _MODULES, "*", "it has a weight to gate"),
+    *_each("*.gates.g", "sample", _TENSORS, "*", "any shape will do"),
+    Accepted("*.certify", "kept", "Callable: *", "*", "it is called for messages only"),
+    Accepted("*.certify", "inputs", "*all nan", "*", "it says that it shows nothing"),
+    Accepted("*", "refit", "Iterable: no targets", "*", "refitting needs none"),
+    Accepted("*", "refit", "Tensor: wrong shape", "*", "its rows are batches"),
+    Accepted("*.gates.g", "*", "*tensor inf", "*", "looking into tensors takes time"),
+    Accepted("*.gates.g", "zeta", "inf", "*", "it makes gates binary"),
+    Accepted("*.shrink", "data", "*only once", "*", "it is read once, and kept"),
+    Accepted("*.gates.g", "u", "module", "*", "a module is a function of a tensor"),
+    *_each("*.gates.g", "*", _TENSORS, "*Tensor*", "looking into tensors takes time"),
     Accepted("*.mask", "keep", "*keeps nothing", "*", "what is masked is zero"),
     Accepted("*.Groups.keep", "masks", "*keeps nothing", "*", "a branch may vanish"),
-    Accepted("*.Plan.then", "later", "*", "*", "it is checked against a model later"),
-    Accepted("*", "scores", "*", "*Mapping*", "any finite numbers rank units"),
-    Accepted("*.OpRule", "*", "*", "*Callable*", "a rule that fails is a `RuleError`"),
-    Accepted("*.OpRule", "axes", "*", "*", "a rule that fails is a `RuleError`"),
+    *_each(
+        "*.Plan.then", "later", ("Plan: *",), "*", "it is checked against a model later"
+    ),
+    *_each(
+        "*", "scores", ("Mapping*", "{}"), "*Mapping*", "any finite numbers rank units"
+    ),
+    *_each(
+        "*.OpRule", "*", _FUNCTIONS, "*Callable*", "a rule that fails is a `RuleError`"
+    ),
+    *_each("*.OpRule", "axes", _FUNCTIONS, "*", "a rule that fails is a `RuleError`"),
     Accepted("*.check_gate", "sizes", "*numbers", "*", "they are sizes"),
     Accepted("*.testing.*", "loss", "module", "*", "a module is a function"),
     Accepted("*.testing.*", "optimizer", "*class", "*", "a class makes optimizers"),
-    Accepted("*.random_keep", "groups", "*", "*", "of any groups"),
+    *_each("*.random_keep", "groups", ("Groups: *",), "*", "of any groups"),
     Accepted("*.lab.sweep", "recipe", "*budget", "*", "what is varied replaces it"),
-    Accepted("*.lab.sweep", "out", "*", "*PathLike*", _REPLACED),
-    Accepted("*.lab.train", "out", "*", "*PathLike*", _REPLACED),
-    Accepted("*.write_report", "out", "*", "*PathLike*", _REPLACED),
-    Accepted("*.Pruning", "module", "*", "*str*", "the trainer has the module, later"),
-    Accepted("*.Pruning", "example_inputs", "*", "*", _TRAINER),
-    Accepted("*.Pruning", "*", "*", "*Callable*", _CALLED_LATER),
-    Accepted("*.Pruning", "*", "*", "*Sequence*", _TRAINER),
-    Accepted("*.Pruning", "*", "*", "*Mapping*", _TRAINER),
-    Accepted("*.Pruning", "budget", "*", "*", _TRAINER),
-    Accepted("*.Pruning", "reopen", "*", "*float*", "the pruner knows its range"),
+    *_each("*.lab.sweep", "out", _PATHS, "*PathLike*", _REPLACED),
+    *_each("*.lab.train", "out", _PATHS, "*PathLike*", _REPLACED),
+    *_each("*.write_report", "out", _PATHS, "*PathLike*", _REPLACED),
+    *_each("*.Pruning", "module", _WORDS, "*str*", "the trainer has the module, later"),
+    *_each(
+        "*.Pruning",
+        "example_inputs",
+        ("ExampleInputs: *", "()", "tensor", "nan tensor", "Mapping*", "{*}"),
+        "*",
+        _TRAINER,
+    ),
+    *_each("*.Pruning", "*", _FUNCTIONS, "*Callable*", _CALLED_LATER),
+    *_each("*.Pruning", "*", ("Sequence: *",), "*Sequence*", _TRAINER),
+    *_each("*.Pruning", "*", ("Mapping*",), "*Mapping*", _TRAINER),
+    *_each("*.Pruning", "budget", ("Budget: *",), "*", _TRAINER),
     Accepted(
         "*", "example_inputs", "*all nan", "*", "the certificate says it shows nothing"
     ),

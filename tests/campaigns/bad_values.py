@@ -4,6 +4,7 @@ Every argument is given everything in `ANY`, and what looks like its own kind an
 not: see `OF_KIND`, by a word of the argument's annotation.
 """
 
+import decimal
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +38,20 @@ class Counting(nn.Module):
 
     def forward(self, x):
         return self.layer(x) if x.sum() > 0 else x
+
+
+class Rude:
+    """What asks it anything gets an error, messages included."""
+
+    def _refuse(self, *_):
+        raise ZeroDivisionError("this object answers nothing")
+
+    __repr__ = __str__ = __bool__ = __eq__ = __hash__ = __fspath__ = _refuse
+
+
+class RudeModule(nn.Linear):
+    def __repr__(self):
+        raise ZeroDivisionError("this model does not show itself")
 
 
 def _fails(*_, **__):
@@ -74,7 +89,24 @@ ANY: dict[str, Make] = {
     "path": lambda folder: folder / "missing" / "file",
     "iterator": lambda _: iter(()),
     "Ellipsis": lambda _: ...,
+    "rude": lambda _: Rude(),
+    "half a character": lambda _: "\ud800",
+    "decimal": lambda _: decimal.Decimal("0.5"),
+    "generator of text": lambda _: (letter for letter in "ab"),
+    "numpy bool": lambda _: np.bool_(1),
+    "very long text": lambda _: "x" * 100_000,
 }
+
+
+def _with_nan(module):
+    module.weight.data.fill_(math.nan)
+    return module
+
+
+def _returning(value):
+    module = nn.Linear(3, 2)
+    module.forward = lambda *_: value
+    return module
 
 
 def _meta():
@@ -91,6 +123,17 @@ def _file(folder, name, data):
 def _folder(folder, name="empty"):
     path = folder / name
     path.mkdir(exist_ok=True)
+    return path
+
+
+def _breaking_off():
+    yield torch.rand(4, 3), torch.tensor([0, 1, 0, 1])
+    raise ZeroDivisionError("a function of the user's failed")
+
+
+def _link(folder, target):
+    path = folder / "link"
+    path.symlink_to(target)
     return path
 
 
@@ -127,6 +170,12 @@ OF_KIND: dict[str, dict[str, Make]] = {
         "state": lambda _: nn.Linear(3, 2).state_dict(),
         "only activation": lambda _: nn.ReLU(),
         "int model": lambda _: nn.Embedding(3, 2),
+        "rude": lambda _: RudeModule(3, 2),
+        "half": lambda _: nn.Linear(3, 2, dtype=torch.float16),
+        "nan weights": lambda _: _with_nan(nn.Linear(3, 2)),
+        "returns text": lambda _: _returning("text"),
+        "returns nothing": lambda _: _returning(None),
+        "scripted": lambda _: torch.jit.trace(nn.Linear(3, 2), torch.rand(4, 3)),
     },
     "ExampleInputs": {
         "wrong shape": lambda _: torch.rand(4, 9),
@@ -156,6 +205,11 @@ OF_KIND: dict[str, dict[str, Make]] = {
         "too long": lambda folder: folder / ("x" * 300),
         "unfinished run": _unfinished,
         "device": lambda _: "/dev/null/x",
+        "link to nothing": lambda folder: _link(folder, "nothing"),
+        "link to itself": lambda folder: _link(folder, "link"),
+        "link to a folder": lambda folder: _link(folder, _folder(folder)),
+        "not of this system": lambda _: "/proc/nobody/model",
+        "unicode": lambda folder: folder / "モデル ü",
     },
     "Mapping[str": {
         "unknown name": lambda _: {"nonsense": torch.ones(8, dtype=torch.bool)},
@@ -216,6 +270,9 @@ OF_KIND: dict[str, dict[str, Make]] = {
         "empty batches": lambda _: [(torch.rand(0, 3), torch.zeros(0).long())],
         "no targets": lambda _: [torch.rand(2, 3)],
         "text pairs": lambda _: [("a", "b")],
+        "ends with an error": lambda _: _breaking_off(),
+        "only once": lambda _: iter([(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))]),
+        "other classes": lambda _: [(torch.rand(2, 3), torch.tensor([7, -3]))],
         "nan inputs": lambda _: [
             (torch.full((4, 3), math.nan), torch.tensor([0, 1, 0, 1]))
         ],
@@ -225,6 +282,8 @@ OF_KIND: dict[str, dict[str, Make]] = {
         "1e308": lambda _: 1e308,
         "number as text": lambda _: "0.1",
         "numpy nan": lambda _: np.float32("nan"),
+        "tensor inf": lambda _: torch.tensor(math.inf),
+        "least": lambda _: 5e-324,
     },
     "int": {
         "2.0": lambda _: 2.0,
@@ -242,6 +301,8 @@ OF_KIND: dict[str, dict[str, Make]] = {
         "scalar": lambda _: torch.tensor(0.5),
         "all False": lambda _: torch.zeros(4, dtype=torch.bool),
         "long mask": lambda _: torch.ones(5, dtype=torch.bool),
+        "infinite": lambda _: torch.full((4,), math.inf),
+        "sparse": lambda _: torch.ones(4).to_sparse(),
     },
     "Literal": {"other case": lambda _: "BOTH"},
     "str": {

@@ -429,6 +429,9 @@ GOOD: dict[str, Callable[[Path], Good]] = {
         folder, "finish", test_error=3.0
     ),
     "diffprune.lab.Reference": lambda _: Good(lab.Reference, REFERENCE),
+    "diffprune.lab.Search": lambda _: Good(
+        lab.Search, {"ranges": {"macs": (0.2, 0.5)}, "trials": 2}
+    ),
     "diffprune.lab.Task": lambda _: Good(lab.Task, vars(task())),
     "diffprune.lab.read_run": lambda folder: Good(
         lab.read_run, {"folder": run(folder)}

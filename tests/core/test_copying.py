@@ -67,3 +67,14 @@ def test_scripted_models_are_refused_by_name(whole):
     model = scripted if whole else nn.Sequential(scripted, nn.Linear(9, 3))
     with pytest.raises(dp.errors.ArgumentError, match=r"compiled by `torch\.jit`"):
         dp.find_groups(model, torch.rand(2, 5))
+
+
+def test_a_copy_has_the_hooks_of_the_original_and_its_own_places_for_more():
+    model, called = nn.Sequential(nn.Linear(2, 3), nn.ReLU()), []
+    model[0].register_forward_hook(lambda *_: called.append("old"))
+    copy = copied(model)
+    copy[1].register_forward_hook(lambda *_: called.append("new"))
+    model(torch.ones(1, 2))
+    assert called == ["old"]
+    copy(torch.ones(1, 2))
+    assert called == ["old", "old", "new"]

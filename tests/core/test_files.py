@@ -8,7 +8,7 @@ import warnings
 import pytest
 import torch
 
-from diffprune._core import files
+from diffprune._core import files, tensor_files
 from diffprune._graph import quiet
 from diffprune.errors import ArgumentError, StorageError
 
@@ -53,7 +53,7 @@ def test_several_files_are_replaced_together(tmp_path, monkeypatch):
 def test_rights_are_as_the_umask_says(tmp_path, umask):
     before = os.umask(umask)
     try:
-        files.write_bytes(tmp_path / "file", files.packed({"a": torch.ones(1)}))
+        files.write_bytes(tmp_path / "file", tensor_files.packed({"a": torch.ones(1)}))
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~umask
@@ -71,13 +71,13 @@ def test_a_planted_link_is_not_followed(tmp_path, monkeypatch):
 def test_every_byte_is_covered(tmp_path):
     path = tmp_path / "file"
     tensors = {"a": torch.rand(3, 5), "b": torch.arange(3), "c": torch.rand(2).half()}
-    path.write_bytes(whole := files.packed(tensors, "plan", note="text"))
+    path.write_bytes(whole := tensor_files.packed(tensors, "plan", note="text"))
     for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << place % 8
         path.write_bytes(damaged)
         try:
-            found, header = files.read_tensors(path, "plan")
+            found, header = tensor_files.read_tensors(path, "plan")
         except ArgumentError:
             continue
         assert header["note"] == "text"

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from diffprune._core.randomness import random_states, set_random_states
+from diffprune._core.randomness import (
+    random_states,
+    seed_torch_,
+    set_random_states,
+)
 
 
 def draw():
@@ -29,3 +33,10 @@ def test_damaged_states_change_nothing(part):
     first = draw()
     set_random_states(before)
     assert draw() == first
+
+
+def test_a_seed_is_that_of_torch():
+    torch.manual_seed(7)
+    expected = torch.rand(5)
+    seed_torch_(7)
+    assert torch.equal(torch.rand(5), expected)

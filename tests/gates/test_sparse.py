@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import diffprune as dp
-from diffprune._core import files
+from diffprune._core import tensor_files
 from diffprune.errors import ArgumentError
 from diffprune.gates.sparse import load_sparse, save_sparse
 from paper.models.lenet5 import LeNet5
@@ -91,9 +91,9 @@ def saved(tmp_path):
 
 
 def rewrite(path, **changed):
-    tensors, header = files.read_tensors(path)
+    tensors, header = tensor_files.read_tensors(path)
     tensors.update({k.replace("_", ":", 1): v for k, v in changed.items()})
-    path.write_bytes(files.packed(tensors, **header))
+    path.write_bytes(tensor_files.packed(tensors, **header))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_other_files_are_refused(saved):
     saved.write_bytes(saved.read_bytes()[:50])
     with pytest.raises(ArgumentError, match="not a sparse file for this model"):
         load_sparse(nn.Linear(30, 20), saved)
-    saved.write_bytes(files.packed({}, shapes=json.dumps({})))
+    saved.write_bytes(tensor_files.packed({}, shapes=json.dumps({})))
     with pytest.raises(ArgumentError, match="its format is 'pt'"):
         load_sparse(nn.Linear(30, 20), saved)
     safetensors.torch.save_file(nn.Linear(30, 20).state_dict(), saved)

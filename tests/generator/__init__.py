@@ -27,7 +27,7 @@ def random_network(seed: int, *, shares: bool = False) -> tuple[nn.Module, Tenso
     """
     rng = Random(seed)  # noqa: S311 - a seeded test needs no cryptography
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         draft = Draft(
             rng, shape=(3, rng.randint(4, 8), rng.randint(4, 8)), shares=shares
         )

@@ -101,6 +101,30 @@ class Noisy(nn.Module):
         return F.dropout(y.relu(), 0.2, self.training)
 
 
+class Squared(nn.Module):
+    """All products of two features of one projection, or their Gram matrix."""
+
+    def __init__(self, full):
+        super().__init__()
+        self.full = full
+
+    def forward(self, x):
+        y = self.full(x)
+        return (y[..., :, None] * y[..., None, :]).flatten(-2)
+
+
+class OnceMore(nn.Module):
+    """A layer whose branch in training reads something else."""
+
+    def __init__(self, full, other):
+        super().__init__()
+        self.full, self.other = full, other
+
+    def forward(self, x):
+        y = self.full(x)
+        return y + self.other(y).relu() if self.training else y
+
+
 def shared_head(rng: Random, shape: Shape) -> nn.Module:
     c, n, out = channels_of(shape), width(rng), width(rng)
     one, other = layer(shape, c, n), layer(shape, c, n)
@@ -137,6 +161,17 @@ def noisy(rng: Random, shape: Shape) -> nn.Module | None:
     return Noisy(layer(shape, shape[0], n), n)
 
 
+def squared(rng: Random, shape: Shape) -> nn.Module | None:
+    if len(shape) == 3:
+        return None
+    return Squared(layer(shape, channels_of(shape), rng.randint(2, 5)))
+
+
+def once_more(rng: Random, shape: Shape) -> nn.Module:
+    n = width(rng)
+    return OnceMore(layer(shape, channels_of(shape), n), layer(shape, n, n))
+
+
 BLOCKS: tuple[Block, ...] = (
     shared_head,
     in_turn,
@@ -144,4 +179,6 @@ BLOCKS: tuple[Block, ...] = (
     through_view,
     half_in_place,
     noisy,
+    squared,
+    once_more,
 )

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from diffprune import find_groups
-from diffprune._surgery.remove import remove
+from diffprune.surgery import removal
 
 
 class Between(nn.Module):
@@ -39,7 +39,7 @@ def sizes(x):
         inputs = x if inputs is None else inputs
         groups = find_groups(model, inputs, **options)
         keep = {group.name: torch.arange(group.size) != 1 for group in groups}
-        remove(model, inputs, keep=keep, **options)
+        removal(model, inputs, groups, keep=keep)
         return {group.name: group.size for group in groups}
 
     return check

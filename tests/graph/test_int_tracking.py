@@ -72,6 +72,19 @@ def test_use_as_a_number_is_noted(use):
     assert why.startswith("its length is used as a number: block.width (test_int_tr")
 
 
+def test_a_question_about_zero_is_noted_with_its_line():
+    log = SizeLog()
+    assert bool(tracked(log=log) % 5)
+    assert not tracked(log=log) % 6
+    assert min(map(str, log.asked)).startswith("(block.width % 5) == 0 (test_int")
+    assert len(log.asked) == 2
+
+
+def test_a_width_that_is_returned_is_fixed(between, reason):
+    text = reason(between(lambda m, h: (m.last(h), {"width": h.shape[1]})))
+    assert "its length is returned by the model: shape[1]" in text
+
+
 def test_results_that_are_numbers_are_plain():
     assert type(tracked() / 2) is float
     assert type(plain(tracked())) is int

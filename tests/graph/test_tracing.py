@@ -278,3 +278,56 @@ def test_threads_may_trace_at_once():
         found = pool.map(lambda model: find_groups(model, torch.rand(2, 3)), models)
     assert [dict(groups.sizes) for groups in found] == [{"0": 8}] * 4
     assert logging.root.manager.disable == 0
+
+
+class Drops(nn.Module):
+    """Leaves a layer out at random, by the value of a tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 5), nn.Linear(5, 2)
+
+    def forward(self, x):
+        y = self.first(x).relu()
+        if self.training and torch.rand(()) < 0.5:
+            y = y.tanh()
+        return self.last(y)
+
+
+def test_a_trace_that_fails_prints_nothing(capfd):
+    assert len(trace(Drops(), torch.rand(2, 3))) == 1
+    assert capfd.readouterr() == ("", "")
+
+
+class Packs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(3, 5, batch_first=True)
+
+    def forward(self, x):
+        lengths = torch.tensor([4, 2])
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0])[0]
+
+
+def test_packed_sequences_are_named_in_the_advice():
+    with pytest.raises(TraceError, match="pack_padded_sequence"):
+        trace(Packs(), torch.rand(2, 4, 3))
+
+
+def test_data_is_named_in_the_advice():
+    class Writes(nn.Linear):
+        def forward(self, x):
+            y = super().forward(x)
+            y.data.mul_(2.0)
+            return y
+
+    with pytest.raises(TraceError, match=r"x\.detach"):
+        trace(Writes(3, 2), torch.rand(2, 3))
+
+
+def test_a_weight_that_a_forward_normalises_is_left_alone():
+    model = nn.Embedding(7, 5, max_norm=0.5)
+    before = model.weight.detach().clone()
+    trace(model, torch.arange(7))
+    assert torch.equal(model.weight, before)

@@ -166,3 +166,35 @@ def test_widths_that_layers_report_may_be_sizes(between, sizes):
     assert sizes(model) == {"first": 8}
     model = between(lambda m, h: m.last(h * torch.ones(m.last.in_features).to(h)))
     assert sizes(model) == {"first": 8}
+
+
+ODD = {
+    "truth": lambda m, h: m.last(h * 2 if h.shape[1] % 3 else h.tanh()),
+    "negation": lambda m, h: m.last(h.tanh() if not h.shape[1] % 2 else h),
+    "quotient": lambda m, h: m.last(h * 2 if h.shape[1] // 5 else h),
+}
+
+
+@pytest.mark.parametrize("body", ODD.values(), ids=ODD)
+def test_a_truth_about_a_width_freezes_it(between, reason, body):
+    assert "its length is compared: (shape[1]" in reason(between(body))
+
+
+class TwoWidths(nn.Module):
+    """Asks about the sum of two widths, each of which may be small by itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 12), nn.Linear(4, 11)
+        self.c, self.d = nn.Linear(12, 3), nn.Linear(11, 3)
+
+    def forward(self, x):
+        y, z = self.a(x).relu(), self.b(x).relu()
+        factor = 2.0 if y.shape[1] + z.shape[1] > 10 else 3.0
+        return self.c(y) * factor + self.d(z)
+
+
+def test_widths_that_are_compared_together_are_frozen_together(x):
+    groups = find_groups(TwoWidths().double(), x)
+    assert not list(groups)
+    assert any("+ shape[1]) > 10" in str(axis.reason) for axis in groups.frozen)

@@ -11,6 +11,7 @@ from diffprune._graph.zeros import (
     Silencer,
     silent_units,
     unit_numbers,
+    unit_occurrences,
     viewed,
     when_zeroed,
     written,
@@ -32,6 +33,35 @@ def test_a_unit_is_silent_when_all_its_elements_are_zero():
     silence = silent_units((other, atom), zero)
     assert silence[atom].tolist() == [True, False]
     assert silence[other].tolist() == [False, True, True]
+
+
+def test_an_element_of_a_square_has_two_units():
+    atom, other = Atom(2), Atom(3)
+    rows, columns = unit_occurrences((atom, atom), atom)
+    assert (rows.tolist(), columns.tolist()) == ([0, 0, 1, 1], [0, 1, 0, 1])
+    parts = unit_occurrences((Cat(((atom,), (other,), (atom, atom))),), atom)
+    assert parts[0].tolist() == [0, 1, -1, -1, -1, 0, 0, 1, 1]
+    assert parts[1].tolist() == [-1, -1, -1, -1, -1, 0, 1, 0, 1]
+    assert unit_occurrences((other,), atom) == []
+
+
+def test_a_unit_of_a_square_is_heard_in_its_row_and_in_its_column():
+    atom = Atom(3)
+    zero = torch.ones(3, 3, dtype=torch.bool)
+    zero[0, 2] = False
+    silence = silent_units((atom, atom), zero.flatten())
+    assert silence[atom].tolist() == [False, True, False]
+
+
+def test_a_zero_along_the_columns_is_none_along_the_rows(between, x):
+    def body(module, h):
+        k, v = h.chunk(2, 1)
+        context = k.exp()[:, :, None] * v[:, None, :]
+        return module.last(context.sum(1))
+
+    groups = find_groups(between(body, read=4), x)
+    reasons = [str(axis.reason) for axis in groups.frozen]
+    assert any("summed over while nothing makes it zero" in why for why in reasons)
 
 
 # What is added to a sum decides: a unit is heard unless it is zero.

@@ -13,7 +13,7 @@ import torch
 from torch import nn, optim
 
 import diffprune as dp
-from diffprune._io.checkpoint import _digests
+from diffprune._io.checkpoint import VERSION, _packed, _read
 from diffprune.errors import ArgumentError
 
 STEPS = 240
@@ -173,7 +173,9 @@ def assert_refused(path, pruner, optimizer, match):
 def test_truncated_files_are_refused(saved, size):
     saved.write_bytes(saved.read_bytes()[:size])
     pruner, optimizer, _ = make()
-    assert_refused(saved, pruner, optimizer, "damaged, or not a diffprune checkpoint")
+    assert_refused(
+        saved, pruner, optimizer, "is damaged, or not a file that diffprune wrote"
+    )
 
 
 class Hostile:
@@ -191,10 +193,9 @@ def test_pickled_code_is_not_run(tmp_path, monkeypatch):
 
 def edited(path, change):
     """Change a checkpoint as someone would who knows how its digest is made."""
-    state = torch.load(path, weights_only=True)
+    state = _read(path)
     change(state)
-    parts = {name: part for name, part in state.items() if name != "digest"}
-    torch.save({**parts, "digest": _digests(parts)}, path)
+    path.write_bytes(_packed(state, state.pop("version", VERSION)))
     return path
 
 
@@ -210,7 +211,7 @@ def put_option(**values):
     ("change", "match"),
     [
         (lambda s: s.pop("random"), "lacks .'random'"),
-        (lambda s: s.update(version=9), "version 9, this diffprune reads version 2"),
+        (lambda s: s.update(version=9), "version 9, this diffprune reads version 3"),
         (lambda s: s["model"].pop("fc1.bias"), "of another model: for `fc1.bias`"),
         (
             lambda s: s["model"].update({"fc1.bias": torch.rand(9, 9)}),
@@ -248,7 +249,7 @@ def test_a_file_does_not_choose_the_kernel(saved):
 
 def test_a_flipped_bit_is_noticed(saved):
     data = bytearray(saved.read_bytes())
-    tensor = torch.load(saved, weights_only=True)["model"]["fc1.weight"]
+    tensor = _read(saved)["model"]["fc1.weight"]
     place = data.index(tensor.numpy().tobytes())
     data[place + 5] ^= 16
     saved.write_bytes(data)
@@ -319,6 +320,42 @@ def test_an_optimizer_that_cannot_go_back_changes_nothing():
     for name, tensor in pruner.model.state_dict().items():
         assert torch.equal(tensor, before[0][name]), name
     train_(pruner, optimizer, scheduler, 5)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused_by_name(tmp_path):
+    torch.save({"version": 2}, tmp_path / "old.pt")
+    pruner, optimizer, _ = make()
+    assert_refused(tmp_path / "old.pt", pruner, optimizer, "file of `torch.save`")
+
+
+def test_what_shared_memory_with_the_model_does_not_after_loading(tmp_path):
+    pruner, optimizer, _ = make()
+    best = dict(pruner.model.state_dict())
+    path = tmp_path / "run.pt"
+    dp.save_checkpoint(path, pruner, optimizer, extra={"best": best})
+    stored = sum(t.nbytes for t in best.values())
+    assert path.stat().st_size < 1.9 * stored + 30_000  # but once in the file
+    fresh, fresh_optimizer, _ = make(seed=1)
+    loaded = dp.load_checkpoint(path, fresh, fresh_optimizer)["best"]
+    with torch.no_grad():
+        fresh.model.fc1.weight.zero_()
+    assert torch.equal(loaded["fc1.weight"], best["fc1.weight"])
+    assert best["fc1.weight"].any()
+
+
+def test_what_fails_at_the_very_end_gives_the_memory_back(saved, monkeypatch):
+    pruner, optimizer, _ = make()
+    dp.load_checkpoint(saved, pruner, optimizer)  # now the shapes are those of the file
+    with torch.no_grad():
+        pruner.model.fc2.weight += 1
+    before = copy.deepcopy((pruner.model.state_dict(), optimizer.state_dict()))
+    memory = pruner.model.fc2.weight.data_ptr()
+    monkeypatch.setattr("diffprune._io.checkpoint.set_random_states", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        dp.load_checkpoint(saved, pruner, optimizer)
+    after = pruner.model.state_dict(), optimizer.state_dict()
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+    assert pruner.model.fc2.weight.data_ptr() == memory
 
 
 def test_a_missing_file_is_a_missing_file(tmp_path):

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from torch import nn, optim
 
 import diffprune as dp
-from diffprune._core import files
+from diffprune._core import tensor_files
 from diffprune.errors import ArgumentError
 
 
@@ -26,7 +26,7 @@ def tampered(folder, change, tensors=None):
     path.write_text(json.dumps(data))
     held = safetensors.torch.load_file(weights)
     (tensors or dict)(held)
-    weights.write_bytes(files.packed(held, path.read_text()))
+    weights.write_bytes(tensor_files.packed(held, path.read_text()))
 
 
 def everything(model, optimizer):

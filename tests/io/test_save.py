@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import diffprune as dp
-from diffprune._core.files import stored_size
+from diffprune._core.tensor_files import stored_size
 from diffprune.errors import ArgumentError
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn, optim
 
 import diffprune as dp
-from diffprune._core import files
+from diffprune._core import tensor_files
 from diffprune.errors import ArgumentError
 
 OPTIMIZERS = {
@@ -139,15 +139,15 @@ def test_the_optimizer_of_an_earlier_save_is_refused(make, trained):
 
 def rewritten(path, change_header, change_tensors):
     """Change a state as someone would who knows how its digest is made."""
-    tensors, header = files.read_tensors(path)
+    tensors, header = tensor_files.read_tensors(path)
     data = json.loads(header["optimizer"])
     change_header(data)
     change_tensors(tensors)
     header["optimizer"] = json.dumps(data)
     with path.with_name("model.safetensors").open("rb") as weights:
-        digest = files.stored_digest(weights)
+        digest = tensor_files.stored_digest(weights)
     header["blueprint"] = path.with_name("blueprint.json").read_text() + digest
-    path.write_bytes(files.packed(tensors, **header))
+    path.write_bytes(tensor_files.packed(tensors, **header))
 
 
 def nothing(_):

@@ -17,6 +17,16 @@ def test_permuting_units_leaves_the_outputs_unchanged(name):
     testing.check_groups(model, inputs, groups=groups)
 
 
+def test_units_that_norms_couple_can_be_permuted_too():
+    coupled = [n for n in ZOO if analysed(n).groups.solution.facts.coupled]
+    found = 0
+    for name in coupled:
+        model, inputs, _ = analysed(name)
+        groups = testing.check_groups(model, inputs, norms="narrow")
+        found += sum(not group.is_exact for group in groups)
+    assert found >= 10
+
+
 @pytest.mark.parametrize("name", ZOO)
 def test_what_the_zoo_expects_is_found(name):
     groups, expect = analysed(name).groups, ZOO[name].expect

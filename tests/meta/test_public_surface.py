@@ -25,7 +25,7 @@ SURFACE = {
         "by_parameters": "strength",
         "compact": "model example_inputs **options",
         "expected_l0": "model strength",
-        "find_groups": "model example_inputs * freeze heads rules tie",
+        "find_groups": "model example_inputs * freeze heads rules tie norms",
         "fold_gates": "module",
         "gate_weight": "layer name * index **options",
         "load_checkpoint": "path pruner optimizer",
@@ -35,8 +35,8 @@ SURFACE = {
         "**options",
         "save_checkpoint": "path pruner optimizer * extra",
         "save_pruned": "model folder * optimizer",
-        "shrink": "model data loss budget * refit round_to choosing fitting report "
-        "progress **options",
+        "shrink": "model data loss budget * refit norms round_to choosing fitting "
+        "report progress **options",
         "to_exported_program": "model example_inputs path * batch_dim",
         "to_onnx": "model example_inputs path * batch_dim",
     },
@@ -60,7 +60,7 @@ SURFACE = {
         "FrozenAxis": "name size reason",
         "Groups": "groups frozen attributes tensors products solution",
         "Plan": "kept tensors attributes stubs certificate",
-        "PruneGroup": "name size axes parameters macs atom",
+        "PruneGroup": "name size axes parameters macs atom is_exact",
         "Removal": "model plan refit",
         "RemovalRecord": "step units parameters macs certificate worth",
         "ShrinkReport": "groups costs loss_before loss_after plan refit",
@@ -107,7 +107,7 @@ SURFACE = {
         "Epoch": "* number loss train_error validation_error test_error raw effective "
         "parameters macs macs_per_step seconds lr prob_open steps processor_seconds "
         "test_examples worth",
-        "Front": "runs best",
+        "Front": "runs best searched given_up",
         "Outcome": "* raw effective parameters macs validation_error test_error "
         "seconds test_examples",
         "Recipe": "* name epochs batch_size lr gate_lr weight_decay decay decay_after "
@@ -115,10 +115,11 @@ SURFACE = {
         "Recorder": "folder pruner recipe",
         "Reference": "* label error macs parameters widths note group",
         "Run": "* folder name recipe environment epochs removals outcome task",
+        "Search": "* ranges trials goals seeds sampler prune",
         "Task": "* model train test validation loss error optimizer pruner",
         "read_run": "folder",
         "record": "pruner recipe * out make_model",
-        "sweep": "task vary * out recipe workers device",
+        "sweep": "task vary * out recipe workers device storage on",
         "tensorboard": "folder",
         "train": "make_task recipe * out device on_epoch",
         "write_report": "runs out * references measure trust",
@@ -160,7 +161,7 @@ METHODS = {
     "diffprune.surgery.RemovalRecord": "from_dict to_dict",
     "diffprune.surgery.ShrinkReport": "",
     "diffprune.surgery.TensorAxis": "",
-    "diffprune.rules.Call": "broadcast contract cut freeze fresh frozen "
+    "diffprune.rules.Call": "broadcast contract couple cut freeze fresh frozen "
     "layer_widths match multiply_adds reduce require require_if_computed "
     "rest_are_numbers shape split unify",
     "diffprune.rules.OpRule": "at_widths zeros",

@@ -26,6 +26,7 @@ REASONS = {
     "_core/randomness.py": "every generator, apart from what a checkpoint is",
     "_export/program.py": "one public function, as onnx.py is another",
     "integrations/accelerate.py": "one public function, for one library",
+    "lab/sweeps/on_ray.py": "one function, for one library",
     "_pruner/known_torch_bugs.py": "goes as a whole once torch is mended",
     "__main__.py": "the command",
     "errors.py": "a public namespace",

@@ -1,6 +1,5 @@
 """The figures of the documentation are those of the records."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +7,6 @@ import pytest
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from paper import figures
 from paper.figures import (
     CURVES,
     PICTURES,
@@ -16,7 +14,6 @@ from paper.figures import (
     curve_rows,
     frontier_rows,
     read_specification,
-    read_timings,
     save,
     specification,
     table1_rows,
@@ -73,35 +70,19 @@ def test_what_is_published_and_not_beaten_has_a_name():
 
 
 def test_every_epoch_of_every_run_is_a_point():
-    timings = read_timings(RESULTS / "wrn" / "epochs.json")
     run, *_ = read_records(RESULTS / "wrn")
     (epoch, *_) = run.epochs
     first = replace(run, epochs=(epoch,))
     values = [
-        row["value"]
-        for curve in CURVES.values()
-        for row in curve_rows(curve, [first], timings)
+        row["value"] for curve in CURVES.values() for row in curve_rows(curve, [first])
     ]
     assert values == pytest.approx(
         [
             100 - epoch.test_error,
             epoch.macs * run.recipe.batch_size / 1e6,
-            timings[run.recipe.name, epoch.number],
+            epoch.processor_seconds / epoch.steps,
         ]
     )
-
-
-def test_a_minute_in_which_all_is_slow_does_not_show(tmp_path):
-    results = [
-        {"run": "low", "epoch": 1, "seconds": 0.2, "original": 0.4},
-        {"run": "low", "epoch": 2, "seconds": 0.1, "original": 0.2},
-        {"run": "low", "epoch": 3, "seconds": 0.03, "original": 0.1},
-    ]
-    path = tmp_path / "epochs.json"
-    path.write_text(json.dumps({"results": results}), encoding="utf-8")
-    found = read_timings(path)
-    assert [found["low", n] for n in (1, 2, 3)] == pytest.approx([0.1, 0.1, 0.06])
-    assert [found[figures._ORIGINAL, n] for n in (1, 2, 3)] == [0.2] * 3
 
 
 def test_every_network_of_a_system_is_drawn():

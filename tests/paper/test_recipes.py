@@ -6,9 +6,11 @@ import torch
 from diffprune.lab import read_run, train
 from diffprune.lab.image_batches import Examples, Split
 from diffprune.lab.training.task import gate_of
+from paper import recipes
 from paper.models.wide_resnet import WideResNet
 from paper.recipes import (
     fading_task,
+    few_and_small,
     papers_gate,
     small_wrn_dense,
     small_wrn_high,
@@ -16,10 +18,15 @@ from paper.recipes import (
     wide_resnet_task,
     wide_wrn_dense,
     wide_wrn_high,
+    wide_wrn_high_budget,
     wide_wrn_low,
+    wide_wrn_low_budget,
     wrn_high,
     wrn_low,
 )
+
+WIDE_MACS = 11_121_920
+"""Of WRN-10-2 for an image of 16 pixels a side."""
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +135,36 @@ def test_a_dense_recipe_has_nothing_that_fades(images):
     recipe = wide_wrn_dense()
     task = wide_resnet_task(WideResNet(10, 2), images, recipe)
     assert fading_task(task, recipe) is task
+
+
+@pytest.mark.parametrize("make_recipe", [wide_wrn_low_budget, wide_wrn_high_budget])
+def test_a_budget_gets_the_share_of_the_paper(images, make_recipe, tmp_path):
+    recipe = replace(make_recipe(), epochs=4, batch_size=2)
+
+    def task(recipe):
+        model = WideResNet(10, 2, papers_gate(recipe))
+        small = few_and_small(images)
+        return fading_task(wide_resnet_task(model, small, recipe), recipe)
+
+    train(task, recipe, out=tmp_path)
+    share = read_run(tmp_path).outcome.macs / WIDE_MACS
+    assert 0.8 * recipe.budget["macs"] < share <= recipe.budget["macs"]
+
+
+def test_runs_of_the_wide_network_differ_in_what_closes_gates_alone():
+    dense = wide_wrn_dense(1)
+    for make in (
+        wide_wrn_low, wide_wrn_high, wide_wrn_low_budget, wide_wrn_high_budget,
+    ):  # fmt: skip
+        recipe = make(1)
+        same = replace(recipe, name=dense.name, strength=None, budget=None)
+        assert (same, recipe.is_dense) == (dense, False)
+
+
+def test_few_images_are_the_first_ones_at_half_the_side(images, monkeypatch):
+    monkeypatch.setattr(recipes, "_FEW", 3)
+    found = few_and_small(replace(images, validation=images.train))
+    assert found.train.images.shape == (3, 3, 16, 16)
+    assert found.train.labels.tolist() == [0, 1, 2]
+    assert len(found.validation) == len(found.test) == 8
+    assert found.test.images.shape[-1] == 16

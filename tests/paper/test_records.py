@@ -18,6 +18,17 @@ def test_a_record_is_the_run_without_what_is_heavy(run_folder, tmp_path):
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
+def test_a_record_names_the_commit_it_was_first_made_at(
+    run_folder, tmp_path, monkeypatch
+):
+    for said in ("first", "later"):
+        monkeypatch.setattr(records, "commit", lambda said=said: said)
+        copy_record(run_folder, tmp_path / "toy")
+    environment = json.loads((tmp_path / "toy/environment.json").read_text())
+    assert environment["commit"] == "first"
+    assert environment["threads"] > 0
+
+
 def test_without_records_the_message_says_how_to_make_some(tmp_path):
     with pytest.raises(ArgumentError, match="add `--run` to make some"):
         read_records(tmp_path / "wrn")
@@ -45,7 +56,7 @@ def test_a_commit_is_dirty_if_a_source_file_has_changed(monkeypatch, changed, en
 
 
 def test_every_record_of_the_paper_can_be_read():
-    for name in ("lenet5", "wrn", "frontier"):
+    for name in ("lenet5", "wrn", "wrn-10-1", "frontier", "table1"):
         assert read_records(records.RESULTS / name)
     for path in records.RESULTS.rglob("*.json"):
         assert json.loads(path.read_text(encoding="utf-8"))

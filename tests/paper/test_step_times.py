@@ -9,9 +9,11 @@ from paper.step_times import (
     full,
     measure,
     measure_epoch,
+    measure_epochs,
     narrow,
     paper_table,
 )  # fmt: skip
+from paper.tables.wide_resnet_table import WRN_10_2
 
 WIDTHS = (((9, 7),), ((20, 12),), ((30, 40),))
 
@@ -48,12 +50,22 @@ def test_the_table_puts_times_beside_multiply_adds(timings):
 
 
 def test_the_network_that_is_timed_is_that_of_the_epoch():
+    small = WRN_10_2
     runs = read_records(RESULTS / "wrn")
     run = next(run for run in runs if not run.is_dense)
     few = replace(run, recipe=replace(run.recipe, batch_size=4))
-    result = measure_epoch(few, run.epochs[-1])
+    result = measure_epoch(small, few, run.epochs[-1])
     assert (result.run, result.epoch) == (run.recipe.name, run.epochs[-1].number)
     assert result.macs == run.outcome.macs
     console = Console(record=True, width=100)
     console.print(epochs_table([result]))
     assert f"{result.seconds / result.original:.1%}" in console.export_text()
+
+
+def test_an_epoch_that_removed_nothing_is_not_timed_again():
+    run = next(run for run in read_records(RESULTS / "wrn") if not run.is_dense)
+    last = replace(run.epochs[-1], number=2)
+    twice = (replace(last, number=1), last)
+    few = replace(run, recipe=replace(run.recipe, batch_size=4, seed=0), epochs=twice)
+    (result,) = measure_epochs(WRN_10_2, [few])["results"]
+    assert result["epoch"] == 1

@@ -344,3 +344,78 @@ def test_budgets_are_met_with_checkpoints(reentrant):
         optimizer.step()
         pruner.step(optimizer)
     assert pruner.shape().macs <= 0.5 * pruner.dense.macs
+
+
+class ReadsItself(nn.Module):
+    """Reads parameters of its own inside a checkpoint, with no layer around them."""
+
+    def __init__(self, reentrant):
+        super().__init__()
+        self.reentrant = reentrant
+        self.stem, self.head = nn.Linear(8, 12), nn.Linear(10, 3)
+        self.weight = nn.Parameter(torch.randn(10, 12))
+
+    def part(self, x):
+        return nn.functional.linear(x, self.weight).tanh()
+
+    def forward(self, x):
+        x = self.stem(x).relu()
+        if self.reentrant is None:
+            return self.head(self.part(x))
+        return self.head(checkpoint(self.part, x, use_reentrant=self.reentrant))
+
+
+class SharesAWeight(ReadsItself):
+    """Two layers have one weight, and each is a checkpoint."""
+
+    def __init__(self, reentrant):
+        super().__init__(reentrant)
+        self.one, self.other = nn.Linear(12, 10), nn.Linear(12, 10)
+        self.weight = self.other.weight = self.one.weight
+
+    def forward(self, x):
+        x = self.stem(x).relu()
+        parts = (self.one, self.other)
+        if self.reentrant is None:
+            return self.head(sum(part(x).tanh() for part in parts))
+        again = [checkpoint(p, x, use_reentrant=self.reentrant) for p in parts]
+        return self.head(sum(out.tanh() for out in again))
+
+
+def pruned_gradients(kind, reentrant):
+    torch.manual_seed(0)
+    model = kind(reentrant).double()
+    pruner = dp.Pruner(model, example(), strength=1e-2)
+    with torch.no_grad():
+        for made in pruner.gates.values():
+            made.logits[:2] = -3.0
+            made.logits[2:] = torch.linspace(0.1, 1, made.size - 2)
+    (model(example().requires_grad_()).square().mean() + pruner.penalty()).backward()
+    found = gradients(model)
+    assert type(pruner.finalize().state_dict()["weight"]) is torch.Tensor
+    assert all(type(module._parameters) is dict for module in model.modules())
+    return found
+
+
+@REENTRANT
+@pytest.mark.parametrize("kind", [ReadsItself, SharesAWeight])
+def test_what_a_checkpoint_reads_outside_of_layers_is_gated(kind, reentrant):
+    assert_same(pruned_gradients(kind, reentrant), pruned_gradients(kind, None))
+
+
+def test_a_copy_reads_its_own_gates_in_a_checkpoint():
+    torch.manual_seed(0)
+    model = ReadsItself(reentrant=False).double()
+    pruner = dp.Pruner(model, example(), strength=1e-2)
+    copied = copy.deepcopy(pruner)
+    with torch.no_grad():
+        for made in copied.gates.values():
+            made.logits[:2] = -3.0
+    found = []
+    for one in (pruner, copied, copied):
+        one.model.zero_grad()
+        one.model(example()).square().mean().backward()
+        found.append(one.model.stem.weight.grad.clone())
+    assert not torch.equal(found[0], found[1])
+    assert torch.equal(found[1], found[2])
+    assert not found[1][:2].any()

@@ -382,3 +382,23 @@ def test_single_units_are_left_where_two_are_too_many(digits):
     assert min(group.after for group in found.report.groups) == 1
     _, most, now = found.report.costs["macs"]
     assert now <= most
+
+
+def transformer():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(24, 3, 48, dropout=0.0, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+    return nn.Sequential(nn.Linear(8, 24), encoder, nn.Flatten(), nn.Linear(192, 10))
+
+
+def test_the_stream_of_a_transformer_shrinks_if_layers_are_fitted(digits):
+    _, data, _ = digits
+    rows = [(x[:, 0], y) for x, y in data]
+    budget = dp.Budget(macs=0.1)
+    small = dp.shrink(transformer(), rows, F.cross_entropy, budget)
+    width = small[0].out_features
+    assert width < 24
+    assert small[1].layers[0].norm1.normalized_shape == (width,)
+    for options in ({"refit": False}, {"norms": "exact"}):
+        with pytest.raises(ArgumentError, match="cannot be met"):
+            dp.shrink(transformer(), rows, F.cross_entropy, budget, **options)

@@ -207,3 +207,21 @@ def test_a_plan_is_not_applied_twice(model):
     with pytest.raises(ArgumentError, match="or was applied already"):
         apply_plan_(model, PLAN)
     assert_same_state(state(model), before)
+
+
+def test_an_entry_of_a_tuple_is_set_alone():
+    model = nn.Sequential(nn.LayerNorm((3, 5)))
+    cut = {"0.weight": {1: (0, 2)}, "0.bias": {1: (0, 2)}}
+    small = apply_plan(model, Plan({}, cut, {"0.normalized_shape[1]": 2}))
+    assert small[0].normalized_shape == (3, 2)
+    assert model[0].normalized_shape == (3, 5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["normalized_shape[2]", "normalized_shape[x]", "normalized_shape[", "eps[0]"],
+)
+def test_an_entry_that_is_not_there_is_refused(name):
+    model = nn.Sequential(nn.LayerNorm((3, 5)))
+    with pytest.raises(ArgumentError, match="made for another model"):
+        apply_plan(model, Plan({}, {}, {f"0.{name}": 2}))

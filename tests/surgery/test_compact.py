@@ -6,8 +6,15 @@ from torch import nn
 from torch.nn.utils import prune
 
 from diffprune import compact
+from diffprune._core.copying import copied
 from diffprune._surgery import mask
-from zoo import ZOO, analysed, call
+from diffprune.testing.outcomes import (
+    assert_close,
+    is_deterministic,
+    other_inputs,
+    returned,
+)
+from zoo import ZOO, analysed
 
 
 def convnet(*, padding=0, bias=True, act=nn.Tanh):
@@ -144,6 +151,40 @@ def test_a_model_without_dead_units_stays_as_it_is(images):
         assert torch.equal(tensor, model.state_dict()[name]), name
 
 
+def assert_alike(small, model, inputs, *, training):
+    """Equal on the example, and on inputs that nobody has seen."""
+    if not is_deterministic(model, inputs, training=training):
+        return
+    for seen in (inputs, other_inputs(inputs, seed=1), other_inputs(inputs, seed=2)):
+        expected = returned(model, seen, training=training)
+        actual = returned(small, seen, training=training)
+        assert_close(actual, expected, what=f"training: {training}", atol=1e-9)
+
+
+@torch.no_grad()
+def kill_rows_(model):
+    """Let every third unit of plain layers carry a constant, half of them negative."""
+    for module in model.modules():
+        is_plain = type(module) in (nn.Linear, nn.Conv1d, nn.Conv2d)
+        own = dict(module.named_parameters(recurse=False))
+        if is_plain and {"weight", "bias"} <= own.keys():
+            module.weight[::3] = 0
+            module.bias[::6] = -0.4
+            module.bias[3::6] = 0.3
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name for name in ZOO if name != "torch_encoder_nested"],
+)
+def test_constants_are_folded_rightly_in_every_network(name):
+    """On inputs that are not the example; in eval mode, as statistics are others."""
+    model, inputs, _ = analysed(name)
+    model = copied(model)
+    kill_rows_(model)
+    assert_alike(compact(model, inputs), model, inputs, training=False)
+
+
 @pytest.mark.parametrize(
     "name",
     # Nested tensors, which torch makes of padded inputs, have no sizes to compare.
@@ -159,10 +200,8 @@ def test_masked_units_are_found_again(name):
         keep = {}
     masked = mask(model, groups, keep)
     small = compact(masked, inputs)
-    expected, actual = call(masked, inputs), call(small, inputs)
-    leaves = torch.utils._pytree.tree_leaves
-    for one, other in zip(leaves(expected), leaves(actual), strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10)
+    for training in (False, True):
+        assert_alike(small, masked, inputs, training=training)
     tensors = dict(small.named_parameters())
     for group in groups:
         kept = int(keep.get(group.name, torch.ones(group.size)).sum())

@@ -9,6 +9,7 @@ from diffprune._surgery.compare import (
     compare,
     gap,
     outputs,
+    tensors,
     tolerance,
 )
 
@@ -113,3 +114,9 @@ def test_only_what_was_computed_through_a_coarse_type_counts_as_coarse():
     found = arithmetic(CastsASideBranch(), torch.rand(3, dtype=torch.float64))
     coarse, fine = torch.bfloat16, torch.float64
     assert found == [coarse, fine, coarse, coarse]
+
+
+def test_sparse_outputs_are_compared_as_dense_ones():
+    one = torch.eye(3).to_sparse()
+    assert compare(tensors(one), tensors([torch.eye(3)])).is_equal
+    assert not compare(tensors(one), tensors([torch.ones(3, 3)])).is_equal

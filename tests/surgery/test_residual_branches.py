@@ -173,3 +173,25 @@ def test_nothing_behind_a_zero_is_needed():
     out = graph.output(total)
     assert needed(graph, [zero]) == {out, total, y, zero}
     assert needed(graph, []) == {out, total, y, zero, x}
+
+
+class OnlyInTraining(Block):
+    """Has a second head that is called in train mode alone, zero at first."""
+
+    def __init__(self, *, listens):
+        super().__init__()
+        self.aux, self.listens = nn.Conv2d(7 if listens else 5, 2, 1), listens
+        nn.init.zeros_(self.aux.weight)
+
+    def forward(self, x):
+        x = self.stem(x)
+        hidden = self.conv1(x)
+        out = self.head(x + self.conv2(self.act(hidden)))
+        if self.training:
+            return out, self.aux(hidden if self.listens else x)
+        return out
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_what_only_training_reads_stays(listens):
+    assert len(found(OnlyInTraining(listens=listens))) == (not listens)

@@ -172,6 +172,19 @@ class LinearAttention(nn.Module):
         return self.proj(torch.bmm(q, torch.bmm(k.transpose(1, 2), v)) / normaliser)
 
 
+class FusedLinearAttention(nn.Module):
+    """12 -> [q | k | v] 3x7 -> sigma(q) (softmax(k)^T v): two axes of one width."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.proj = nn.Linear(12, 21), nn.Linear(7, 12)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        context = torch.einsum("btd,bte->bde", k.softmax(1), v)
+        return self.proj(torch.einsum("btd,bde->bte", q.sigmoid(), context))
+
+
 def rotate_half(x):
     left, right = x.chunk(2, dim=-1)
     return torch.cat((-right, left), dim=-1)
@@ -227,6 +240,7 @@ ENTRIES = {
     "multi_query": _classifier(MultiQuery),
     "einsum_attention": _classifier(EinsumAttention, groups=2),
     "linear_attention": _classifier(LinearAttention, groups=2),
+    "fused_linear_attention": _classifier(FusedLinearAttention, groups=0),
     "rotary_half": _classifier(Rotary, rotate_half),
     "rotary_pairs": _classifier(Rotary, rotate_pairs),
 }

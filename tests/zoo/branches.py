@@ -208,6 +208,18 @@ class OuterProduct(nn.Module):
         return self.head(outer.flatten(1))
 
 
+class Gram(nn.Module):
+    """3 -> conv 7 -> ReLU -> all products of two channels (7 7) -> flatten -> fc 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 7, 3), nn.Linear(49, 5)
+
+    def forward(self, x):
+        features = self.conv(x).relu().flatten(2)
+        return self.head((features @ features.mT).flatten(1))
+
+
 class SelectiveKernel(nn.Module):
     """
     3 -+-> conv3 11 -+-> (+) -> pool -> fc 7 -> fc 2*11 -> softmax over 2
@@ -256,6 +268,7 @@ ENTRIES = {
     "csp": Entry(CSP, IMAGE, expect=at_least(2)),
     "squeeze_excite": Entry(SqueezeExcite, IMAGE, expect=at_least(2)),
     "outer_product": Entry(OuterProduct, VECTOR, expect=at_least(2)),
+    "gram": Entry(Gram, IMAGE, expect=at_least(1)),
     "selective_kernel": Entry(SelectiveKernel, IMAGE, expect=at_least(1)),
     "channel_select": Entry(ChannelSelect, IMAGE, expect=at_least(1)),
 }

@@ -42,7 +42,7 @@ class Entry:
 
     def __call__(self) -> tuple[nn.Module, Inputs]:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+            torch.default_generator.manual_seed(0)
             model = randomise_(self.build().double().eval())
             self.prepare(model)
             return model, self.inputs()

@@ -238,6 +238,15 @@ class WeightNorm(nn.Sequential):
         )
 
 
+class WeightNormColumns(nn.Sequential):
+    """3 -> fc 11 -> ReLU -> fc 5, whose columns have a length and a direction each."""
+
+    def __init__(self):
+        weight_norm = nn.utils.parametrizations.weight_norm
+        last = weight_norm(nn.Linear(11, 5), dim=1)
+        super().__init__(nn.Linear(3, 11), nn.ReLU(), last)
+
+
 class WeightNormHooks(nn.Sequential):
     """3 -> conv 11 -> ReLU -> conv 13 -> pool -> fc 5, weights made by hooks."""
 
@@ -308,6 +317,7 @@ ENTRIES = {
     "bilinear": Entry(Bilinear, VECTOR),
     "dropouts": Entry(Dropouts, IMAGE, expect=at_least(2)),
     "weight_norm": Entry(WeightNorm, IMAGE),
+    "weight_norm_columns": Entry(WeightNormColumns, VECTOR, expect=at_least(1)),
     "weight_norm_hooks": Entry(WeightNormHooks, IMAGE),
     "einsum_dots": Entry(EinsumDots, SEQUENCE, expect=at_least(1)),
     "parametrized": Entry(Parametrized, VECTOR),

@@ -20,11 +20,13 @@ def all_cases() -> Iterator[Case]:
         cifar,
         diffusion,
         language,
+        language_families,
         timm_models,
         torchvision_models,
     )
 
     yield from language.cases()
+    yield from language_families.cases()
     yield from diffusion.cases()
     yield from cifar.cases()
     yield from timm_models.cases()

@@ -156,6 +156,22 @@ NAMES = [
     "legacy_xception",
     "xception41",
     "xcit_nano_12_p16_224",
+    "nest_tiny_jx",
+    "tnt_s_legacy_patch16_224",
+    "gcvit_xtiny",
+    "davit_small",
+    "focalnet_tiny_lrf",
+    "poolformerv2_s24",
+    "sequencer2d_m",
+    "hiera_small_abswin_256",
+    "hieradet_small",
+    "convmixer_1024_20_ks9_p14",
+    "inception_next_tiny",
+    "efficientformerv2_s1",
+    "fastvit_sa12",
+    "fastvit_mci0",
+    "twins_pcpvt_base",
+    "volo_d2_224",
 ]
 # Models whose strides or windows leave nothing of a 64-pixel image.
 SIZES = {

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from diffprune._budget.budget import Amount, Budget, absolute, is_fraction
+from diffprune._budget.budget import Budget
 from diffprune._choice.allocation import Costs
+from diffprune._core.amounts import Amount, absolute, is_fraction
 from diffprune._core.types import Float
 from diffprune._costs.counts import file_size, macs, memory, parameters
 from diffprune._costs.latency import latency

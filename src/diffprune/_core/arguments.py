@@ -13,6 +13,8 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from typing import Annotated, Any, Final, Literal, TypeVar
 
+import numpy as np
+import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Within
@@ -43,7 +45,7 @@ def _advice(name: str, hint: object, value: object) -> str:
     """What to type where only brackets are missing."""
     likely = [one for one in ([value], [[value]]) if fits(hint, one)]
     is_plain = likely and isinstance(value, str | list)
-    return f" Type `{name}={likely[0]!r}`." if is_plain else ""
+    return f" Type `{name}={shown(likely[0])}`." if is_plain else ""
 
 
 def count(name: str, value: object, least: int = 1) -> int:
@@ -104,7 +106,8 @@ def fits(hint: Any, value: Any) -> bool:  # noqa: ANN401 - both may be anything
 def _fits_annotated(hint: object, notes: Sequence[Any], value: Any) -> bool:  # noqa: ANN401 - as above
     ranges = [note for note in notes if isinstance(note, Within)]
     if not ranges:
-        return fits(hint, value)
+        is_dense = not isinstance(value, Tensor) or value.layout is torch.strided
+        return is_dense and fits(hint, value)
     may_be_infinite = any(one.may_be_infinite for one in ranges)
     is_kind = fits(hint, value) or (may_be_infinite and _is_infinite(value))
     return is_kind and all(one.least <= value <= one.most for one in ranges)
@@ -121,11 +124,16 @@ def _fits_plain(hint: Any, value: Any) -> bool:  # noqa: ANN401 - as above
 
 
 def _has_members(protocol: Any, value: object) -> bool:  # noqa: ANN401 - a protocol
-    if isinstance(value, type):
+    if isinstance(value, type) or _is_no_collection(value):
         return False
     members = [name for kind in protocol.__mro__[:-1] for name in vars(kind)]
     wanted = {n for n in members if n in _DUNDERS or not n.startswith("_")}
     return all(hasattr(value, name) for name in wanted)
+
+
+def _is_no_collection(value: object) -> bool:
+    """Whether it only seems to hold things: text, the names of a dict, one tensor."""
+    return isinstance(value, (*_TEXT, Mapping, AbstractSet, Tensor, np.ndarray))
 
 
 _DUNDERS: Final = {"__call__", "__iter__", "__len__"}
@@ -150,8 +158,14 @@ def _is_number(value: object) -> bool:
 
 
 def _is_path(value: object, _: object) -> bool:
-    is_path = isinstance(value, str | os.PathLike)
-    return is_path and str(os.fspath(value)) != "" and "\0" not in str(value)
+    """Whether it is a name that a file can have."""
+    if not isinstance(value, str | os.PathLike):
+        return False
+    try:
+        name = os.fspath(value)
+        return isinstance(name, str) and b"\0" not in os.fsencode(name) and name != ""
+    except Exception:  # noqa: BLE001 - no name, then, whatever a user's class does
+        return False
 
 
 def _is_kind(value: object, parts: tuple[Any, ...]) -> bool:
@@ -281,6 +295,9 @@ def shown(value: object) -> str:
         return f"a tensor of {kind} of shape {tuple(value.shape)}"
     if isinstance(value, type):
         return f"the class `{value.__name__}`"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - whatever a user's class does, we have to answer
+        return _named(type(value).__name__)
     is_short = len(text) <= _LONGEST and "\n" not in text and " at 0x" not in text
     return text if is_short else _named(type(value).__name__)

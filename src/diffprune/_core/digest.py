@@ -1,35 +1,20 @@
 """A digest of tensors and plain values, so that damage is found before it is used.
 
-It is fast enough to be taken of every file. The bytes of a tensor are laid out as a
-grid of 64-bit words; the sums of its rows and of its columns are hashed. One changed
-word changes both, and so do words that change places; only words that change by
-opposite amounts in the corners of a rectangle would go unnoticed. It finds accidents:
-whoever forges a file can forge its digest too.
+It is XXH3 of 128 bits, which keeps up with memory. It finds accidents: whoever forges a
+file can forge its digest too.
 """
 
-import hashlib
-from collections import Counter, OrderedDict
-from collections.abc import Iterator
-from typing import Any, Final
+import json
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+import xxhash
+from torch import Tensor
 
-from diffprune.errors import ArgumentError
-
-_COLUMNS: Final = 4096
-_WORD: Final = 8
-_PLAIN: Final = (
-    bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device
-)  # fmt: skip
-_TENSORS: Final = (Tensor, nn.Parameter, nn.Buffer)
-_MAPPINGS: Final = (dict, OrderedDict, Counter)
-_SEQUENCES: Final = (list, tuple, torch.Size)
+from diffprune._core.nested import take_apart
 
 
 def digest(value: object, name: str = "the value") -> str:
-    """Condense tensors and plain values, however nested, into 64 characters.
+    """Condense tensors and plain values, however nested, into 32 characters.
 
     Args:
         value: A tensor, a number, text, None, or dicts, lists, tuples and sets of them.
@@ -45,50 +30,27 @@ def digest(value: object, name: str = "the value") -> str:
         >>> digest({"a": torch.ones(2)}) == digest({"a": torch.ones(2, 1)})
         False
     """
-    found = hashlib.sha256()
-    try:
-        for part in _parts(value, name):
-            found.update(b"%d:" % len(part))
-            found.update(part)
-    except RecursionError as error:
-        raise ArgumentError(f"{name} is nested too deeply to be saved.") from error
-    return found.hexdigest()
+    tree, tensors = take_apart(value, name)
+    found = [describe(tensor, _of_bytes(tensor)) for tensor in tensors]
+    return xxhash.xxh3_128_hexdigest(json.dumps([tree, found]).encode())
 
 
-def _parts(value: Any, name: str) -> Iterator[Any]:  # noqa: ANN401 - told apart here
-    kind = type(value)
-    if kind in _TENSORS:
-        yield f"tensor {value.dtype} {tuple(value.shape)}".encode()
-        yield from _sums(value, name)
-    elif kind in _MAPPINGS:
-        yield f"mapping {len(value)}".encode()
-        for key, item in value.items():
-            yield from _parts(key, f"a key of {name}")
-            yield from _parts(item, f"{name}[{key!r}]")
-    elif kind in _SEQUENCES:
-        yield f"{kind.__name__} {len(value)}".encode()
-        for index, item in enumerate(value):
-            yield from _parts(item, f"{name}[{index}]")
-    elif kind is set:
-        yield from _parts(sorted(value, key=repr), name)
-    elif kind in _PLAIN:
-        yield f"{kind.__name__} {value!r}".encode()
-    else:
-        raise ArgumentError(
-            f"{name} is a {kind.__module__}.{kind.__qualname__}, which a file without "
-            "pickled code cannot hold.\nSave tensors, numbers, text, and dicts, lists "
-            "or tuples of them."
-        )
+def describe(tensor: Tensor, of_bytes: str) -> list[str]:
+    """What tells a tensor from others: its type, its shape, a digest of its bytes."""
+    return [str(tensor.dtype), str(tuple(tensor.shape)), of_bytes]
 
 
-def _sums(tensor: Tensor, name: str) -> Iterator[Any]:
-    """Sums along the rows and columns of a grid of words, and what does not fill it."""
-    if tensor.is_meta:
-        raise ArgumentError(f"{name} is on the meta device and has no values.")
-    flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    words = flat[: len(flat) // _WORD * _WORD].view(np.int64)
-    filled = len(words) // _COLUMNS * _COLUMNS
-    grid = words[:filled].reshape(-1, _COLUMNS)
-    yield grid.sum(0).data
-    yield grid.sum(1).data
-    yield flat[filled * _WORD :].data
+def as_bytes(tensor: Tensor) -> memoryview:
+    """The memory of a contiguous tensor on the CPU; what is written there is in it.
+
+    Examples:
+        >>> ones = torch.ones(2, dtype=torch.int16)
+        >>> as_bytes(ones)[0] = 7
+        >>> ones
+        tensor([7, 1], dtype=torch.int16)
+    """
+    return tensor.detach().reshape(-1).view(torch.uint8).numpy().data
+
+
+def _of_bytes(tensor: Tensor) -> str:
+    return xxhash.xxh3_128_hexdigest(as_bytes(tensor.cpu().contiguous()))

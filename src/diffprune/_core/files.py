@@ -1,34 +1,23 @@
-"""Files that are whole or absent, and tensors in them. Knows no models, no optimizers.
+"""Files that are whole or absent. Knows nothing of what is in them.
 
 A file is written beside its place, brought to the disk, and only then given its name:
-whatever happens on the way, the earlier file is intact. Files of tensors carry a
-digest of all they hold, and of the blueprint that they belong to: damage, and a folder
-in which only some files were replaced, are noticed, not loaded.
+whatever happens on the way, the earlier file is intact.
 """
 
 import errno
-import hashlib
-import json
 import os
 import secrets
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
-import safetensors
-import safetensors.torch
-import torch
-from torch import Tensor
-
-from diffprune._core.digest import digest
 from diffprune.errors import ArgumentError, MissingFileError, StorageError
 
 BLUEPRINT: Final = "blueprint.json"
 WEIGHTS: Final = "model.safetensors"
 OPTIMIZER: Final = "optimizer.safetensors"
-_DIGEST: Final = "digest"
 
 
 def write_files(contents: Mapping[Path, bytes | memoryview]) -> None:
@@ -163,33 +152,6 @@ def storing(path: Path) -> Generator[None]:
         raise refused from error
 
 
-def packed(
-    tensors: Mapping[str, Tensor],
-    blueprint: str | None = None,
-    **header: str,
-) -> bytes:
-    """A safetensors file of tensors, of what they belong to, and of a digest of both.
-
-    Args:
-        tensors: By name.
-        blueprint: The text of the file that has to be beside this one, if any.
-        **header: More text, for the header.
-
-    Raises:
-        ArgumentError: If the format has no place for one of them.
-    """
-    copies = {name: _copy(name, tensor) for name, tensor in tensors.items()}
-    belongs = {} if blueprint is None else {"blueprint": _hash(blueprint)}
-    metadata = {"format": "pt", **belongs, **header}
-    metadata[_DIGEST] = _digest(copies, metadata)
-    try:
-        return safetensors.torch.save(copies, metadata)
-    except KeyError as error:
-        raise ArgumentError(
-            f"a safetensors file cannot hold numbers of type {error}."
-        ) from error
-
-
 @contextmanager
 def reading(path: Path) -> Generator[None]:
     """Say plainly what file cannot be read.
@@ -234,85 +196,7 @@ def read_text(path: Path) -> str:
         raise ArgumentError(f"`{path}` is damaged: {error}") from error
 
 
-def read_tensors(
-    path: Path, blueprint: str | None = None
-) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors, and the header they were written with.
-
-    Raises:
-        MissingFileError: If there is no such file.
-        ArgumentError: If the file is damaged, or of another blueprint.
-    """
-    check_readable(path)
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            header = dict(file.metadata() or {})
-            # Copies: what is mapped into memory would change with the file.
-            names = file.keys()
-            tensors = {name: file.get_tensor(name).clone() for name in names}
-    except Exception as error:
-        raise ArgumentError(f"`{path}` is damaged: {error}") from error
-    _check(path, tensors, header, blueprint)
-    return tensors, header
-
-
-def stored_digest(file: BinaryIO) -> str:
-    """The digest that a file of `packed` carries, which tells two such files apart."""
-    length = int.from_bytes(file.read(8), "little")
-    return json.loads(file.read(length))["__metadata__"][_DIGEST]
-
-
-def _check(
-    path: Path,
-    tensors: Mapping[str, Tensor],
-    header: dict[str, str],
-    blueprint: str | None,
-) -> None:
-    expected = header.pop(_DIGEST, None)
-    if expected is None:
-        raise ArgumentError(
-            f"`{path}` carries no digest of what it holds, so damage could not be "
-            "noticed: it was written by something else, or by an earlier diffprune.\n"
-            "Save it again with this one."
-        )
-    if expected != _digest(tensors, header):
-        raise ArgumentError(
-            f"`{path}` is damaged: what it holds is not what was written.\nCopy it "
-            "again from where it came, or save it again. Nothing was loaded."
-        )
-    if blueprint is not None and header.get("blueprint") != _hash(blueprint):
-        raise ArgumentError(
-            f"`{path}` and what is beside it, `{BLUEPRINT}` or `{WEIGHTS}`, were not "
-            "saved together, or one of them is damaged.\nSave the model again, or copy "
-            "the whole folder."
-        )
-
-
 def remove(path: Path) -> None:
     """Delete a file that may not exist."""
     with suppress(FileNotFoundError):
         path.unlink()
-
-
-def stored_size(tensors: Mapping[str, Tensor]) -> int:
-    """Bytes that a safetensors file of these has, however they lie in memory."""
-    copies = {name: _copy(name, tensor) for name, tensor in tensors.items()}
-    return len(safetensors.torch.save(copies))
-
-
-def _copy(name: str, tensor: Tensor) -> Tensor:
-    if tensor.layout is not torch.strided or tensor.is_quantized:
-        raise ArgumentError(
-            f"`{name}` is stored as {tensor.layout}, which a safetensors file cannot "
-            "hold. Make it dense first."
-        )
-    return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
-
-
-def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
-    """What a file holds; the order in which it holds it is the format's own."""
-    return digest([sorted(header.items()), dict(sorted(tensors.items()))])
-
-
-def _hash(blueprint: str) -> str:
-    return hashlib.sha256(blueprint.encode()).hexdigest()

@@ -7,6 +7,17 @@ import numpy as np
 import torch
 
 
+def seed_torch_(seed: int) -> None:
+    """Like `torch.manual_seed`, which notes the stack of calls for absent accelerators.
+
+    That takes a millisecond or more, and a certificate seeds two dozen times.
+    """
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
 def random_states() -> dict[str, Any]:
     """States of the generators of Python, NumPy, torch and its accelerators."""
     kind, keys, *rest = np.random.get_state(legacy=True)  # noqa: NPY002 - the global one

@@ -25,18 +25,28 @@ class Snapshot:
         roots: Where to start. Frozen data, tensors and objects of other libraries are
             noted, and not looked into.
         overwritten: Tensors whose numbers are copied.
+        lent: Tensors whose memory is noted, because they will get another.
     """
 
     def __init__(
-        self, roots: Iterable[object], overwritten: Iterable[Tensor] = ()
+        self,
+        roots: Iterable[object],
+        overwritten: Iterable[Tensor] = (),
+        lent: Iterable[Tensor] = (),
     ) -> None:
         self._held: dict[int, tuple[Any, Any]] = {}
         tensors = dict.fromkeys(overwritten)
         self._values = [(t, t.detach().clone(), t.grad) for t in tensors]
+        self._memory = [(t, t.data, t.grad) for t in dict.fromkeys(lent)]
         waiting = deque(roots)
+        kinds = dict[type, bool]()  # most of what is held is of few kinds
         while waiting:
             found = waiting.popleft()
-            if id(found) not in self._held and _is_open(found):
+            kind = type(found)
+            is_open = kinds.get(kind)
+            if is_open is None:
+                is_open = kinds[kind] = _is_open(kind)
+            if is_open and id(found) not in self._held:
                 content = _content(found)
                 self._held[id(found)] = found, content
                 waiting.extend(_items(content))
@@ -46,6 +56,9 @@ class Snapshot:
         """Put everything back."""
         for found, content in self._held.values():
             _put_back_(found, content)
+        for tensor, memory, grad in self._memory:
+            tensor.grad = grad
+            tensor.data = memory
         for tensor, value, grad in self._values:
             tensor.grad = grad
             if tensor.shape == value.shape:
@@ -56,13 +69,14 @@ class Snapshot:
 
 @contextmanager
 def all_or_nothing(
-    *roots: object, overwritten: Iterable[Tensor] = ()
+    *roots: object, overwritten: Iterable[Tensor] = (), lent: Iterable[Tensor] = ()
 ) -> Generator[None]:
     """Put everything back that these objects hold if the block raises.
 
     Args:
         *roots: Models, optimizers, pruners.
         overwritten: Tensors whose numbers the block may change in place.
+        lent: Tensors that the block gives other memory before it changes them.
 
     Examples:
         >>> layer = nn.Linear(2, 3)
@@ -76,7 +90,7 @@ def all_or_nothing(
         >>> layer.weight is weight
         True
     """
-    before = Snapshot(roots, overwritten)
+    before = Snapshot(roots, overwritten, lent)
     try:
         yield
     except BaseException:
@@ -84,16 +98,16 @@ def all_or_nothing(
         raise
 
 
-def _is_open(found: object) -> bool:
-    """Whether something can change, and is of a kind that we look into."""
-    if isinstance(found, dict | list | set | deque | nn.Module | Optimizer):
+def _is_open(kind: type) -> bool:
+    """Whether objects of a kind can change, and are looked into."""
+    if issubclass(kind, dict | list | set | deque | nn.Module | Optimizer):
         return True
-    is_ours = type(found).__module__.startswith(_OURS) and hasattr(found, "__dict__")
-    return is_ours and not isinstance(found, type) and not _is_frozen(found)
+    is_ours = kind.__module__.startswith(_OURS) and kind.__dictoffset__ != 0
+    return is_ours and not issubclass(kind, type) and not _is_frozen(kind)
 
 
-def _is_frozen(found: object) -> bool:
-    return is_dataclass(found) and type(found).__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue] - every data class has them
+def _is_frozen(kind: type) -> bool:
+    return is_dataclass(kind) and kind.__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue] - every data class has them
 
 
 def _content(found: Any) -> Any:  # noqa: ANN401 - of any kind

@@ -9,9 +9,9 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from diffprune._core.door import door
-from diffprune._core.files import stored_size
 from diffprune._core.interleaved import Call, one_thread, time_in_turns
 from diffprune._core.shown import Shown
+from diffprune._core.tensor_files import stored_size
 from diffprune._core.types import Count
 from diffprune._graph import ExampleInputs, call_arguments, check_accepts, mode
 

@@ -10,10 +10,11 @@ from diffprune._graph.axes import (
     atoms as atoms,
     count as count,
     mask as mask,
+    rearranged as rearranged,
     size as size,
     volume as volume,
 )
-from diffprune._graph.find import find_groups as find_groups
+from diffprune._graph.find import Norms as Norms, find_groups as find_groups
 from diffprune._graph.groups import (
     FrozenAxis as FrozenAxis,
     Groups as Groups,
@@ -73,4 +74,5 @@ from diffprune._graph.zeros import (
     Silencer as Silencer,
     Spreading as Spreading,
     unit_numbers as unit_numbers,
+    unit_occurrences as unit_occurrences,
 )

@@ -16,7 +16,7 @@ from typing import Generic, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from diffprune._core.types import Bool
+from diffprune._core.types import Bool, Int
 
 ReasonT = TypeVar("ReasonT")
 
@@ -80,6 +80,29 @@ def mask(axis: Axis, keep: Mapping[Atom, Bool[Tensor, " units"]]) -> Bool[Tensor
             inner = torch.ones(factor.size, dtype=torch.bool)
         kept = (kept[:, None] & inner).flatten()
     return kept
+
+
+def rearranged(
+    axis: Axis, orders: Mapping[Atom, Int[Tensor, " units"]]
+) -> Int[Tensor, " n"]:
+    """Where every element of the axis comes from when units of atoms change places.
+
+    Examples:
+        >>> pair = Atom(2)
+        >>> rearranged((pair, Atom(3)), {pair: torch.tensor([1, 0])})
+        tensor([3, 4, 5, 0, 1, 2])
+    """
+    index = torch.zeros(1, dtype=torch.long)
+    for factor in axis:
+        if isinstance(factor, Cat):
+            parts: list[Tensor] = []
+            for part in factor.parts:
+                parts.append(sum(map(len, parts)) + rearranged(part, orders))
+            inner = torch.cat(parts)
+        else:
+            inner = orders.get(factor, torch.arange(factor.size))
+        index = (index[:, None] * len(inner) + inner).flatten()
+    return index
 
 
 NumberT = TypeVar("NumberT", int, float, Tensor)

@@ -3,7 +3,7 @@
 import difflib
 import fnmatch
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from torch import nn
 
@@ -17,6 +17,8 @@ from diffprune._graph.width_constraints import layer_attributes, settle
 from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError
 
+Norms: TypeAlias = Literal["exact", "narrow"]
+
 
 @door
 def find_groups(
@@ -27,6 +29,7 @@ def find_groups(
     heads: Literal["both", "whole", "head_dim"] = "both",
     rules: Mapping[Op, Rule] | None = None,
     tie: Sequence[Sequence[str]] = (),
+    norms: Norms = "exact",
 ) -> Groups:
     """Find the sets of tensor slices that can be removed together, exactly.
 
@@ -41,6 +44,11 @@ def find_groups(
         rules: Rules for ops that have none, or other ones.
         tie: Sets of groups, each a list of names or patterns (`["layers.*.fc1"]`): all
             groups of a set become one, so that they keep as many units as each other.
+        norms: What to do about a width that a LayerNorm or the like normalises over, as
+            it does over the stream of a transformer. Removing a unit from it changes
+            what the norm makes of all others, so it is left whole (`"exact"`). With
+            `"narrow"` it can be cut: norms take their statistics over what is left, and
+            a refit or training has to make up for it.
 
     Raises:
         ArgumentError: If the model or an argument cannot be what is meant.
@@ -54,6 +62,7 @@ def find_groups(
         [('0', 5)]
     """
     solution = solve(model, trace(model, example_inputs), rules or {})
+    _freeze_coupled(solution, norms)
     _freeze_named(model, solution, [name for name in freeze if ":" not in name])
     _freeze_unread(solution)
     _freeze_heads(solution, heads)
@@ -110,6 +119,13 @@ def _freeze_named(
                     solution.algebra.freeze(axis, reason)
 
 
+def _freeze_coupled(solution: Solution, norms: Norms) -> None:
+    """Units that norms couple cannot be removed exactly."""
+    if norms == "exact":
+        for axis, reason in solution.facts.coupled:
+            solution.algebra.freeze(axis, reason)
+
+
 def _freeze_unread(solution: Solution) -> None:
     read = {id(value) for step in solution.steps for value in step.inputs}
     for value in solution.tensors.values():
@@ -130,10 +146,12 @@ def _freeze_heads(solution: Solution, heads: str) -> None:
 
 def _freeze_loud_contractions(solution: Solution) -> None:
     """A sum must be blind to removed units: one of its factors has to be zero there."""
-    zeroed = when_zeroed(solution)
+    zeroed, coupled = when_zeroed(solution), solution.coupled()
     for contraction in solution.facts.contractions:
         silent = [zeroed.along(value, dim) for value, dim in contraction.operands]
         for atom in atoms(solution.algebra.resolve(contraction.axis)):
+            if atom in coupled:
+                continue  # frozen, or nobody asks for exactness
             if not any(masks.get(atom, False) for masks in silent):
                 why = "summed over while nothing makes it zero when its unit is removed"
                 reason = Frozen(why, contraction.where)

@@ -55,6 +55,8 @@ class PruneGroup:
         axes: The tensor dimensions to index together.
         parameters: Parameters that go with one unit.
         macs: Multiply-adds that go with one unit, for the example inputs.
+        is_exact: Whether removing closed units changes no output. It does where norms
+            take statistics over the units, which `norms="narrow"` allows.
     """
 
     name: str
@@ -63,6 +65,7 @@ class PruneGroup:
     parameters: int
     macs: int
     atom: Atom = field(repr=False, compare=False)
+    is_exact: bool = True
 
 
 @dataclass(frozen=True)
@@ -151,7 +154,11 @@ class Groups(Sequence[PruneGroup]):
             (atom,) = atoms(resolve((group.atom,)))
             places = [replace(p, axis=tensors[p.tensor][p.dim]) for p in group.axes]
             cost = parameters.get(atom, 0), macs.get(atom, 0)
-            groups.append(PruneGroup(group.name, atom.size, tuple(places), *cost, atom))
+            groups.append(
+                PruneGroup(
+                    group.name, atom.size, tuple(places), *cost, atom, group.is_exact
+                )
+            )
         attributes = {key: resolve(axis) for key, axis in self.attributes.items()}
         return Groups(
             tuple(groups), self.frozen, attributes, tensors, products, solution
@@ -240,7 +247,7 @@ def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
     along = _tensor_axes(solution, tensors)
     parameters = _per_unit(solution.parameters())
     macs = _per_unit(axes for axes, _ in products)
-    names = _names(solution, along)
+    names, coupled = _names(solution, along), solution.coupled()
     groups = [
         PruneGroup(
             names[atom],
@@ -249,6 +256,7 @@ def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
             parameters.get(atom, 0),
             macs.get(atom, 0),
             atom,
+            atom not in coupled,
         )
         for atom, axes in along.items()
         if _is_prunable(solution, atom, axes)

@@ -10,7 +10,6 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from torch import Tensor, fx, nn
@@ -18,6 +17,7 @@ from torch._ops import OpOverload
 
 from diffprune._graph.axes import Algebra, Atom, Axis, atoms
 from diffprune._graph.int_tracking import labels, token
+from diffprune._graph.lines import line_of
 from diffprune._graph.ops import RULES, find_rule, functional_op
 from diffprune._graph.rule_api import (
     Axes,
@@ -41,7 +41,6 @@ from diffprune.errors import RuleError
 
 Environment: TypeAlias = dict[fx.Node, Any]
 
-_NOT_USERS: Final = ("/torch/nn/", "/diffprune/_graph/")
 _INLINED: Final = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -74,6 +73,11 @@ class Solution:
             for atom in dict.fromkeys(atoms(self.algebra.resolve(contraction.axis))):
                 found.setdefault(atom, []).append(contraction)
         return found
+
+    def coupled(self) -> set[Atom]:
+        """Atoms that norms take their statistics over."""
+        found = (self.algebra.resolve(axis) for axis, _ in self.facts.coupled)
+        return {atom for axis in found for atom in atoms(axis)}
 
     def free(self, axis: Axis) -> list[Atom]:
         """Atoms of the axis that may be cut."""
@@ -238,7 +242,7 @@ def where(node: fx.Node) -> Where:
     target = node.target
     name = str(target) if isinstance(target, OpOverload) else _name(target)
     op = re.sub(r"\.(default|Tensor|int|dim)$", "", name)
-    return Where(op, stack[-1][0], _line(node.meta.get("stack_trace") or ""))
+    return Where(op, stack[-1][0], line_of(node))
 
 
 def _name(function: object) -> str:
@@ -309,11 +313,3 @@ def _tensors(results: object) -> list[Tensor]:
     if isinstance(results, tuple | list):
         return [result for result in results if isinstance(result, Tensor)]
     return []
-
-
-def _line(stack_trace: str) -> str:
-    """The innermost line of the user's own code, as `file.py:12: code`."""
-    frames = re.findall(r'File "(.+?)", line (\d+), in .+\n\s*(.+)', stack_trace)
-    users = [f for f in frames if not any(part in f[0] for part in _NOT_USERS)]
-    users = users or frames
-    return f"{Path(users[-1][0]).name}:{users[-1][1]}: {users[-1][2]}" if users else ""

@@ -27,10 +27,14 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from diffprune._graph.lines import note_line_
+
+_WIDTH_TUPLES: Final = ("normalized_shape",)  # of torch's layers, those with widths
+
 
 @dataclass(frozen=True)
 class Attribute:
-    """An integer attribute of a module."""
+    """An integer that a module holds; `normalized_shape[0]` is an entry of a tuple."""
 
     module: str
     name: str
@@ -263,6 +267,10 @@ class TrackedInt(int):
     __gt__, __ge__ = _comparison(">"), _comparison(">=")
     __eq__ = _comparison("==")
 
+    def __bool__(self) -> bool:
+        """Tell the log when the code asks whether it is zero: `if n % 2:`."""
+        return not _comparison("==")(self, 0)
+
     def __ne__(self, other: object) -> bool:
         return not _comparison("==")(self, other)
 
@@ -358,6 +366,9 @@ class SizeTracker(TorchFunctionMode):
         out = func(*args, **kwargs)
         if graph is None:
             return out
+        made = list(islice(reversed(graph.nodes), len(graph.nodes) - before))
+        if made:
+            note_line_(made, until=__file__)
         if func == _SHAPE or func is Tensor.size:
             return self._track_shape(args[0], out, *args[1:], **kwargs)
         if func in _COUNTS:
@@ -367,8 +378,7 @@ class SizeTracker(TorchFunctionMode):
         self._fix_lengths(func, args)
         integers = list(_integers((args, kwargs)))
         if any(isinstance(value, TrackedInt) for value in integers):
-            made = islice(reversed(graph.nodes), len(graph.nodes) - before)
-            self._label(func, integers, list(made))
+            self._label(func, integers, made)
         return out
 
     def _label(
@@ -476,15 +486,25 @@ def _tracked_attributes(model: nn.Module, log: SizeLog) -> Generator[None]:
         (path, module, name, value)
         for path, module in model.named_modules()
         for name, value in vars(module).items()
-        if type(value) is int
+        if type(value) is int or (name in _WIDTH_TUPLES and type(value) is tuple)
     ]
     try:
         for path, module, name, value in found:
-            vars(module)[name] = TrackedInt(value, Attribute(path, name, value), log)
+            vars(module)[name] = _tracked(path, name, value, log)
         yield
     finally:
         for _, module, name, value in found:
             vars(module)[name] = value
+
+
+def _tracked(path: str, name: str, value: Any, log: SizeLog) -> Any:  # noqa: ANN401 - a number, or a tuple of them
+    if not isinstance(value, tuple):
+        return TrackedInt(value, Attribute(path, name, value), log)
+    names = (f"{name}[{place}]" for place in count())
+    return tuple(
+        _tracked(path, entry, number, log) if type(number) is int else number
+        for entry, number in zip(names, value, strict=False)
+    )
 
 
 @contextmanager
@@ -494,7 +514,12 @@ def _tracked_forward(model: nn.Module, tracker: SizeTracker) -> Generator[None]:
     @functools.wraps(forward)
     def tracked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the user's
         with tracker:
-            return forward(*args, **kwargs)
+            returned = forward(*args, **kwargs)
+        for leaf in pytree.tree_leaves(returned):
+            if isinstance(leaf, TrackedInt):
+                why = f"its length is returned by the model: {leaf.source}"
+                tracker.log.fixed[leaf.source] = why
+        return returned
 
     model.forward = tracked
     try:

@@ -135,6 +135,9 @@ class Facts:
     )
     directions: list[tuple[Value, int]] = field(default_factory=list[tuple[Value, int]])
     layer_widths: list[LayerWidth] = field(default_factory=list[LayerWidth])
+    coupled: list[tuple[Axis, Frozen]] = field(
+        default_factory=list[tuple[Axis, Frozen]]
+    )
 
 
 @dataclass
@@ -221,6 +224,16 @@ class Call:
     def freeze(self, axis: Axis, why: str, fix: str = "") -> None:
         """Say that no unit of the axis may be cut."""
         self.algebra.freeze(axis, Frozen(why, self.where, fix))
+
+    def couple(self, axis: Axis, why: str) -> None:
+        """Say that statistics of its units scale all of them, as those of a norm do.
+
+        They are frozen, unless `find_groups` is asked to narrow norms.
+        """
+        fix = (
+            'No removal is exact here; only `norms="narrow"`, as in `shrink`, cuts it.'
+        )
+        self.facts.coupled.append((axis, Frozen(why, self.where, fix)))
 
     def require(self, length: int, axis: Axis, *, last: bool = False) -> None:
         """Say that an integer argument must equal the length of the axis.

@@ -5,12 +5,13 @@ module paths on every node, and the origin of integers from `sizes`.
 """
 
 import inspect
+import io
 import logging
 import sys
 import threading
 import warnings
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -27,6 +28,7 @@ from diffprune._core.arguments import check
 from diffprune._core.modules import check_has_values
 from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
+from diffprune._graph.lines import without_stack_traces
 from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
 
@@ -280,6 +282,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
             as_written(model),
             narrow(model),
             tracked_sizes(model, run) as log,
+            without_stack_traces(),
             torch.no_grad(),
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)
@@ -304,7 +307,8 @@ def _silence() -> Generator[None]:
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        # torch prints the graph of a trace that failed.
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:
@@ -351,7 +355,8 @@ def check_accepts(
             " compared on dense ones.\nPass `x.to_dense()`."
         )
     args, kwargs = call_arguments(inputs)
-    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    written = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    written |= {n: p.detach().clone() for n, p in _normalised_in_place(model)}
     try:
         with (
             untouched(model),
@@ -360,13 +365,22 @@ def check_accepts(
             torch.random.fork_rng(devices=[]),
             torch.no_grad(),
         ):
-            functional_call(model, buffers, args, kwargs)
+            functional_call(model, written, args, kwargs)
     except Exception as error:
         raise ArgumentError(
             f"{who} does not accept {what}: "
             f"{type(error).__name__}: {error}\nPass a tensor, a tuple of "
             "positional arguments, or a dict of keyword arguments that it takes."
         ) from error
+
+
+def _normalised_in_place(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Weights that a forward pass changes: embeddings with a `max_norm`."""
+    for path, module in model.named_modules():
+        if not isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            continue
+        if module.max_norm is not None:
+            yield f"{path}.weight" if path else "weight", module.weight
 
 
 def _explain(model: nn.Module, failure: Exception) -> TraceError:
@@ -398,6 +412,15 @@ _HINTS: Final[Mapping[str, str]] = {
     "not a known type": (
         "Its forward returns an object that torch does not look into. Make it known: "
         "`torch.export.register_dataclass(TheClass)`, or return a tuple or a dict."
+    ),
+    "but got FakeTensor": (
+        "A size in its forward is computed from the values of a tensor, as "
+        "`pack_padded_sequence` does. Pad without packing while the model is traced, "
+        "or prune the submodules around it, with their own example inputs."
+    ),
+    "fake tensor in the exported program": (
+        "Its forward writes to a tensor behind the back of autograd, as `x.data` does. "
+        "Write `x.detach()`, or prune the submodules that do not."
     ),
     "higher order operator": (
         "Its forward calls `torch.cond` or a function like it, which chooses what runs "

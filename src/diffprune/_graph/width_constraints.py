@@ -6,7 +6,8 @@ that it stays right whatever is cut. A literal is not: its axis is frozen, and t
 report names the line that fixes the width.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
 from typing import TypeAlias
 
 from torch import nn
@@ -70,6 +71,20 @@ def _other_sizes(atom: Atom) -> set[int]:
     return {size for size in tried if size > 0}
 
 
+def _joint_sizes(atoms: Sequence[Atom], *, grow: bool = True) -> list[dict[Atom, int]]:
+    """Sizes to try for several atoms at once; nothing for one, which is tried alone."""
+    if len(atoms) < 2:
+        return []
+    draw = Random(0)  # noqa: S311 - no secret
+    steps = (1, -1) if grow else (-1,)
+    return [
+        *({a: max(1, a.size + s * n) for n, a in enumerate(atoms, 1)} for s in steps),
+        dict.fromkeys(atoms, 1),
+        {atom: max(1, atom.size // 2) for atom in atoms},
+        *({atom: draw.randint(1, atom.size) for atom in atoms} for _ in range(12)),
+    ]
+
+
 class _Settler:
     def __init__(self, solution: Solution, known: Mapping[Attribute, Axis]) -> None:
         self.solution = solution
@@ -120,28 +135,29 @@ class _Settler:
                     self._freeze_atoms([atom], use)
         for use, source in uses:
             involved = self._involved(source, use.axis)
-            for step in (1, -1):
-                sizes = {
-                    atom: max(1, atom.size + step * n)
-                    for n, atom in enumerate(involved, 1)
-                }
-                if not self._holds(use.axis, source, sizes):
-                    self._freeze_atoms(sizes, use)
+            if not all(
+                self._holds(use.axis, source, x) for x in _joint_sizes(involved)
+            ):
+                self._freeze_atoms(involved, use)
 
     def comparisons(self) -> None:
         """A width that the code compares may not shrink past the answer."""
         asked = dict.fromkeys(q for log in self.sizes for q in log.asked)
         for question in asked:
             answer = question.answer(lambda source: source.value)
+            reason = Frozen(f"its length is compared: {question}")
             for atom in self._involved(question.left, right=question.right):
-                tried = (self._values({atom: size}) for size in range(1, atom.size))
-                if any(self._answer(question, values) != answer for values in tried):
-                    why = f"its length is compared: {question}"
-                    self.solution.algebra.freeze((atom,), Frozen(why))
+                tried = ({atom: size} for size in range(1, atom.size))
+                if any(self._answer(question, sizes) != answer for sizes in tried):
+                    self.solution.algebra.freeze((atom,), reason)
+            involved = self._involved(question.left, right=question.right)
+            together = _joint_sizes(involved, grow=False)
+            if any(self._answer(question, sizes) != answer for sizes in together):
+                self.solution.algebra.freeze(tuple(involved), reason)
 
-    def _answer(self, question: Question, values: Values) -> bool | None:
+    def _answer(self, question: Question, sizes: dict[Atom, int]) -> bool | None:
         try:
-            return question.answer(values)
+            return question.answer(self._values(sizes))
         except ZeroDivisionError:
             return None
 

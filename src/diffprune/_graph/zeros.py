@@ -7,7 +7,11 @@ A sum over an axis does not change when silent units are removed from it; that i
 test every contraction has to pass before its axis counts as prunable.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import zip_longest
+from operator import and_
 from typing import Any, Generic, TypeAlias, final
 
 import torch
@@ -15,7 +19,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from diffprune._core.types import Bool, Int
-from diffprune._graph.axes import Atom, Axis, Cat, atoms, mask
+from diffprune._graph.axes import Atom, Axis, Cat, atoms, mask, size
 from diffprune._graph.infer import Solution, ask
 from diffprune._graph.ops import is_in_place
 from diffprune._graph.ops.zero_rules import all_of, any_of
@@ -81,7 +85,33 @@ class Spreading(Generic[MaskT]):
         self._overwrite(step, zero)
         for output in step.outputs:
             present = self.atoms(output)
-            self._known[output] = {a: m for a, m in zero.items() if a in present}
+            known = {a: m for a, m in zero.items() if a in present}
+            self._known[output] = self._everywhere(step, output, known)
+
+    def _everywhere(
+        self, step: Step, output: Value, known: Mapping[Atom, MaskT]
+    ) -> Mapping[Atom, MaskT]:
+        """Leave out what is zero along one of several axes of the same atom.
+
+        `k.mT @ v` of two halves of a projection has its atom twice, and a zero of `v`
+        is one along the columns alone. All inputs with the atom have to be zero.
+        """
+        found = dict(known)
+        for atom in self._repeated(output) & known.keys():
+            masks = [self.of(v).get(atom) for v in step.inputs if atom in self.atoms(v)]
+            zero = [mask for mask in masks if mask is not None]
+            if len(zero) == len(masks):
+                found[atom] = reduce(and_, zero, found[atom])
+            else:
+                del found[atom]
+        return found
+
+    def _repeated(self, value: Value) -> set[Atom]:
+        """Atoms that a value has along more than one of its axes."""
+        axes = (set(atoms(axis)) for axis in self.solution.axes(value))
+        return {
+            atom for atom, n in Counter(a for s in axes for a in s).items() if n > 1
+        }
 
     def _overwrite(self, step: Step, zero: Mapping[Atom, MaskT]) -> None:
         """Change what is known of every value that shares memory with a written one."""
@@ -139,13 +169,45 @@ def unit_numbers(axis: Axis, atom: Atom) -> Int[Tensor, " n"]:
     return numbers
 
 
+def unit_occurrences(axis: Axis, atom: Atom) -> list[Int[Tensor, " n"]]:
+    """Like `unit_numbers`, once for each time that an element has units of the atom.
+
+    A product of a feature with itself has two: the row and the column.
+
+    Examples:
+        >>> atom = Atom(2)
+        >>> unit_occurrences((atom, atom), atom)
+        [tensor([0, 0, 1, 1]), tensor([0, 1, 0, 1])]
+    """
+    found = list[Tensor]()
+    for place, factor in enumerate(axis):
+        before, after = size(axis[:place]), size(axis[place + 1 :])
+        inside = _occurrences_inside(factor, atom)
+        found += [
+            numbers[None, :, None].expand(before, -1, after).flatten()
+            for numbers in inside
+        ]
+    return found
+
+
+def _occurrences_inside(factor: Atom | Cat, atom: Atom) -> list[Int[Tensor, " n"]]:
+    if isinstance(factor, Atom):
+        return [torch.arange(factor.size)] if factor is atom else []
+    parts = [unit_occurrences(part, atom) for part in factor.parts]
+    nothing = [torch.full((size(part),), -1) for part in factor.parts]
+    return [
+        torch.cat([b if n is None else n for n, b in zip(row, nothing, strict=True)])
+        for row in zip_longest(*parts)
+    ]
+
+
 def silent_units(axis: Axis, zero: Bool[Tensor, " n"]) -> Silence:
     """Units of each atom all of whose elements along the axis are zero."""
     found: dict[Atom, Tensor] = {}
     for atom in set(atoms(axis)):
-        numbers = unit_numbers(axis, atom)
         loud = torch.zeros(atom.size, dtype=torch.bool)
-        loud[numbers[(numbers >= 0) & ~zero]] = True
+        for numbers in unit_occurrences(axis, atom):
+            loud[numbers[(numbers >= 0) & ~zero]] = True
         found[atom] = ~loud
     return found
 

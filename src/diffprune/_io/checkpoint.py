@@ -1,23 +1,26 @@
 """Save a training run whose shapes change, and continue it in a fresh model.
 
-Knows pruners and optimizers through their state dicts only.
+Knows pruners and optimizers through their state dicts only. The file is in the
+safetensors format: tensors by number, and in the header, as JSON, what they belong to.
 """
 
-import io
+import json
 import os
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from diffprune._core.digest import digest
 from diffprune._core.door import door
-from diffprune._core.files import check_readable, write_bytes
+from diffprune._core.files import reading, write_bytes
+from diffprune._core.lending import borrowers, lend_
+from diffprune._core.nested import put_together, take_apart
 from diffprune._core.randomness import random_states, set_random_states
 from diffprune._core.snapshot import all_or_nothing
+from diffprune._core.tensor_files import packed, read_tensors
 from diffprune._io.optimizer_fit import fitted
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.optimizer_state import check_trains
@@ -25,10 +28,11 @@ from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError, DiffpruneError
 from diffprune.gates.penalty import named_gates
 
-VERSION: Final = 2
-PARTS: Final = {
-    "version", "digest", "pruner", "model", "optimizer", "random", "extra"
-}  # fmt: skip
+FORMAT: Final = "diffprune-checkpoint"
+VERSION: Final = 3
+PARTS: Final = {"pruner", "model", "optimizer", "random", "extra"}
+_OF_TORCH: Final = b"PK"
+"""How files of `torch.save` begin; checkpoints up to version 2 were such files."""
 
 
 class HasState(Protocol):
@@ -71,16 +75,13 @@ def save_checkpoint(
     """
     check_trains(optimizer, pruner.model)
     parts = {
-        "version": VERSION,
         "pruner": pruner.state_dict(),
         "model": pruner.model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "random": random_states(),
         "extra": dict(extra or {}),
     }
-    buffer = io.BytesIO()
-    torch.save({**parts, "digest": _digests(parts)}, buffer)
-    write_bytes(Path(path), buffer.getbuffer())
+    write_bytes(Path(path), _packed(parts))
 
 
 @door
@@ -105,12 +106,12 @@ def load_checkpoint(
     state = _read(path)
     try:
         _check_model(path, state, pruner)
-        tensors = named_tensors(pruner.model).values()
-        with all_or_nothing(pruner, optimizer, overwritten=tensors):
+        with _whole(state, pruner, optimizer):
             pruner.load_state_dict(state["pruner"], optimizer)
             # Only now: gates that are folded away have left the optimizer.
             like = _parameters(optimizer, state, pruner)
             saved = fitted(optimizer, state["optimizer"], like)
+            lend_(_borrowers(state, pruner).items())
             pruner.model.load_state_dict(state["model"])
             optimizer.load_state_dict(saved)
             set_random_states(state["random"])
@@ -121,36 +122,98 @@ def load_checkpoint(
     return state["extra"]
 
 
-def _digests(parts: Mapping[str, Any]) -> dict[str, str]:
-    return {name: digest(part, name) for name, part in sorted(parts.items())}
+def _packed(parts: Mapping[str, Any], version: int = VERSION) -> bytes:
+    """A file of these parts; memory that several tensors share is stored once."""
+    apart = {name: take_apart(part, name) for name, part in sorted(parts.items())}
+    tensors = dict[str, Tensor]()
+    numbers = dict[tuple[object, ...], int]()
+    trees = dict[str, Any]()
+    for name, (tree, found) in apart.items():
+        held = [numbers.setdefault(_memory(t), len(numbers)) for t in found]
+        tensors |= {str(n): t for n, t in zip(held, found, strict=True)}
+        trees[name] = {"values": tree, "tensors": held}
+    header = {"format": FORMAT, "version": str(version), "state": json.dumps(trees)}
+    return packed(tensors, None, **header)
+
+
+def _memory(tensor: Tensor) -> tuple[object, ...]:
+    """What two tensors have in common only if they are the same numbers in memory."""
+    if tensor.numel() == 0:
+        return tensor.dtype, tensor.shape
+    return tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride()
 
 
 def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    check_readable(Path(path))
+    with reading(Path(path)), Path(path).open("rb") as file:
+        is_of_torch = file.read(len(_OF_TORCH)) == _OF_TORCH
+    if is_of_torch:
+        raise ArgumentError(
+            f"`{path}` is a file of `torch.save`: damaged, or not a diffprune "
+            f"checkpoint of version {VERSION}, which this diffprune reads. Up to "
+            "version 2 checkpoints were such files.\nContinue it with the diffprune "
+            "that wrote it."
+        )
+    tensors, header = read_tensors(Path(path))
+    if header.get("format") != FORMAT:
+        raise ArgumentError(f"`{path}` is not a diffprune checkpoint.")
+    if header.get("version") != str(VERSION):
+        raise ArgumentError(
+            f"`{path}` has version {header.get('version')}, this diffprune reads "
+            f"version {VERSION}."
+        )
     try:
-        state = torch.load(path, weights_only=True, map_location="cpu")
+        trees = json.loads(header["state"])
+        used = set[str]()
+        state = {n: _together(tree, tensors, used) for n, tree in trees.items()}
         missing = PARTS - set(state)
     except Exception as error:
-        raise ArgumentError(
-            f"`{path}` is damaged, or not a diffprune checkpoint: {error}"
-        ) from error
-    if "version" in state and state["version"] != VERSION:
-        raise ArgumentError(
-            f"`{path}` has version {state['version']}, this diffprune reads version "
-            f"{VERSION}."
-        )
+        raise ArgumentError(f"`{path}` is damaged: {error!r}") from error
     if missing:
         raise ArgumentError(
             f"`{path}` is not a diffprune checkpoint: it lacks {sorted(missing)}."
         )
-    parts = {name: state[name] for name in PARTS - {"digest"}}
-    if state["digest"] != _digests(parts):
-        raise ArgumentError(
-            f"`{path}` is damaged: what it holds is not what was written.\nCopy it "
-            "again from where it came, or continue from an earlier one. Nothing was "
-            "loaded."
-        )
     return state
+
+
+def _together(
+    tree: Mapping[str, Any], tensors: Mapping[str, Tensor], used: set[str]
+) -> Any:  # noqa: ANN401 - of any kind
+    """One part; what several tensors share in the file becomes memory of each."""
+    found = list[Tensor]()
+    for name in map(str, tree["tensors"]):
+        found.append(tensors[name].clone() if name in used else tensors[name])
+        used.add(name)
+    return put_together(tree["values"], found)
+
+
+def _whole(
+    state: Mapping[str, Any], pruner: HasState, optimizer: Optimizer
+) -> AbstractContextManager[None]:
+    """Leave everything as it was if loading fails.
+
+    Gates are overwritten in place, and so is everything if units leave or gates are
+    folded away. Otherwise tensors borrow the memory of what was read: of those only
+    the memory that they had has to be remembered.
+    """
+    tensors = named_tensors(pruner.model)
+    lent = {} if _changes_shapes(state, pruner) else _borrowers(state, pruner)
+    overwritten = [t for t in tensors.values() if t not in lent]
+    return all_or_nothing(pruner, optimizer, overwritten=overwritten, lent=lent)
+
+
+def _changes_shapes(state: Mapping[str, Any], pruner: HasState) -> bool:
+    """Whether loading cuts the model, or takes its gates out."""
+    saved = {name: tensor.shape for name, tensor in state["model"].items()}
+    own = {name: tensor.shape for name, tensor in pruner.model.state_dict().items()}
+    return saved != own
+
+
+def _borrowers(state: Mapping[str, Any], pruner: HasState) -> dict[Tensor, Tensor]:
+    """Which tensors of the model can have the memory of what was read; no gates."""
+    gates = tuple(f"{name}." for name in named_gates(pruner.model))
+    tensors = named_tensors(pruner.model)
+    plain = {n: t for n, t in tensors.items() if not n.startswith(gates)}
+    return borrowers(plain, state["model"])
 
 
 def _parameters(

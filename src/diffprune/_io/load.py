@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from diffprune._core import files
+from diffprune._core import files, tensor_files
 from diffprune._core.door import door
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._graph import check_plain, latent_sizes, narrow_
@@ -35,8 +35,8 @@ def load_pruned(
 
     Args:
         model: Built with the arguments of the saved one before it was pruned. It keeps
-            its device, or gets the CPU if it is on the meta device; the numbers have
-            the types they were saved with. Gates in it give way to what became of them.
+            its device; the numbers have the types they were saved with. Gates in it
+            give way to what became of them.
         folder: What `save_pruned` wrote, from anywhere: a file is data, never code.
         optimizer: One made like the saved one, for this model; it follows the new
             parameters and continues where the saved one was.
@@ -57,7 +57,7 @@ def load_pruned(
     state = None
     if optimizer is not None:
         with (source / files.WEIGHTS).open("rb") as file:
-            beside = text + files.stored_digest(file)
+            beside = text + tensor_files.stored_digest(file)
         found = read_state(source / files.OPTIMIZER, beside)
         state = fitting_state(found, optimizer, model, needed.tensors)
     # Folding gates away writes into the weights that they multiply.
@@ -74,7 +74,7 @@ def _read(folder: Path, text: str) -> Saved:
         blueprint = Blueprint.from_json(text)
     except ArgumentError as error:
         raise ArgumentError(f"`{folder / files.BLUEPRINT}`: {error}") from error
-    tensors, _ = files.read_tensors(folder / files.WEIGHTS, text)
+    tensors, _ = tensor_files.read_tensors(folder / files.WEIGHTS, text)
     for name, first in blueprint.tied.items():
         if first not in tensors:
             raise ArgumentError(

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 from torch import nn
 from torch.optim import Optimizer
 
-from diffprune._core import files
+from diffprune._core import files, tensor_files
 from diffprune._core.door import door
 from diffprune._graph import check_plain
 from diffprune._io.blueprint import Blueprint
@@ -65,14 +65,14 @@ def save_pruned(
     target, blueprint = Path(folder), Blueprint.of(model)
     tensors, text = named_tensors(model), blueprint.to_json()
     own = {name: t for name, t in tensors.items() if name not in blueprint.tied}
-    weights = files.packed(own, text)
+    weights = tensor_files.packed(own, text)
     contents = {
         target / files.WEIGHTS: weights,
         target / files.BLUEPRINT: text.encode(),
     }
     if state is not None:
         # Of these very weights: those of a later save may have the same blueprint.
-        beside = text + files.stored_digest(io.BytesIO(weights))
+        beside = text + tensor_files.stored_digest(io.BytesIO(weights))
         contents[target / files.OPTIMIZER] = pack_state(state, beside)
     files.write_files(contents)
     if _is_pretrained(model):

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from diffprune._core import files
+from diffprune._core import tensor_files
 from diffprune._io.optimizer_fit import fitted
 from diffprune.errors import ArgumentError, MissingFileError
 
@@ -93,7 +93,7 @@ def pack_state(state: OptimizerState, beside: str) -> bytes:
     """A file of the state, for beside a model, which this text tells from others."""
     tensors = {f"{name}/{key}": t for (name, key), t in state.tensors.items()}
     data = {key: value for key, value in vars(state).items() if key != "tensors"}
-    return files.packed(tensors, beside, **{HEADER: json.dumps(data)})
+    return tensor_files.packed(tensors, beside, **{HEADER: json.dumps(data)})
 
 
 def read_state(path: Path, beside: str) -> OptimizerState:
@@ -107,7 +107,7 @@ def read_state(path: Path, beside: str) -> OptimizerState:
         raise MissingFileError(
             f"`{path}` does not exist: the model was saved without its optimizer."
         )
-    tensors, header = files.read_tensors(path, beside)
+    tensors, header = tensor_files.read_tensors(path, beside)
     try:
         state = _read(json.loads(header[HEADER]), tensors)
         state.to_torch()

@@ -12,7 +12,15 @@ from diffprune._core.copying import copied
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, Value
-from diffprune._pruner.gate_sites import NAME, Factor, Gating, Place, Swap
+from diffprune._pruner.gate_sites import (
+    NAME,
+    Factor,
+    Gating,
+    Place,
+    ReadAgain,
+    Swap,
+    runs_as_torch_has_it,
+)
 from diffprune._pruner.gate_targets import Targets
 from diffprune._pruner.placement import Cut, Keep, keep_gates_
 from diffprune._surgery.apply import named_tensors
@@ -98,6 +106,8 @@ class AddedGates:
             handle.remove()
         for module in model.modules():
             module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
+            if isinstance(module._parameters, ReadAgain):  # noqa: SLF001 - undoes _hook_
+                module._parameters = dict(module._parameters)  # noqa: SLF001
 
     def unfold_(
         self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]
@@ -161,15 +171,30 @@ def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
         for path, attribute in where:
             place = Place(model.get_submodule(path), attribute, factors)
             places.setdefault(runs_in, []).append(place)
+    swaps = {path: Swap(gating, found) for path, found in places.items()}
+    for path, swap in swaps.items():
+        _let_read_again_(model.get_submodule(path), swap)
     gating.handles = [
         *(
             handle
-            for path, found in places.items()
-            for handle in _around(model.get_submodule(path), Swap(gating, found))
+            for path, swap in swaps.items()
+            for handle in _around(model.get_submodule(path), swap)
         ),
         model.register_forward_pre_hook(gating.open_forward, prepend=True),
         model.register_forward_hook(gating.close_forward, always_call=True),
     ]
+
+
+def _let_read_again_(around: nn.Module, swap: Swap) -> None:
+    """Gate what is read in backward where the hooks of a swap may not run then."""
+    for place in swap.places:
+        owner = place.owner
+        if owner is around and runs_as_torch_has_it(owner):
+            continue
+        held = owner._parameters  # noqa: SLF001 - nothing public lets reads be seen
+        if not isinstance(held, ReadAgain):
+            held = owner._parameters = ReadAgain(held)  # noqa: SLF001
+        held.swaps[place.name] = swap
 
 
 def _around(module: nn.Module, swap: Swap) -> Sequence[RemovableHandle]:

@@ -74,7 +74,7 @@ class ForwardPasses:
         """Values of a gate in the pass on this thread, or in the one that is redone."""
         running = self._running.get(get_ident())
         if running is None:
-            with _unseen_by_checkpoints():
+            with unseen_by_checkpoints():
                 return self._again(name)
         if running.drawn_from is not None:
             self._remember_(running.drawn_from)
@@ -83,7 +83,7 @@ class ForwardPasses:
     def _again(self, name: str) -> Float[Tensor, " units"]:
         if not self._draws():
             return self._alone(name)
-        if not _is_in_backward():
+        if not is_in_backward():
             self._remember_(None)
             return self._alone(name)
         place = _fingerprint(self._random_state())
@@ -139,7 +139,7 @@ def _may_draw(gate: GateLike) -> bool:
 
 
 @contextmanager
-def _unseen_by_checkpoints() -> Generator[None]:
+def unseen_by_checkpoints() -> Generator[None]:
     """Let no checkpoint count or drop what is saved for backward in here."""
     with ExitStack() as stack:
         # Not allowed inside `torch.func`, where there are no checkpoints either.
@@ -163,7 +163,8 @@ def _may_run_again() -> bool:
     return top(False) is not None  # noqa: FBT003 - takes no name
 
 
-def _is_in_backward() -> bool:
+def is_in_backward() -> bool:
+    """Whether this thread computes gradients."""
     return torch._C._current_graph_task_id() != -1  # noqa: SLF001 - as checkpointing itself asks
 
 

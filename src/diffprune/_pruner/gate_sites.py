@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, cast, final
 
@@ -20,8 +19,13 @@ from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.types import Float
-from diffprune._graph import Atom, Axis, atoms, size, unit_numbers
-from diffprune._pruner.forward_passes import ForwardPasses
+from diffprune._graph import Atom, Axis, atoms, size, unit_occurrences
+from diffprune._pruner.compiled_code import note_compiling
+from diffprune._pruner.forward_passes import (
+    ForwardPasses,
+    is_in_backward,
+    unseen_by_checkpoints,
+)
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
 
@@ -53,7 +57,9 @@ class Factor(nn.Module):
         place = axis.index(atom) if is_product else 0
         self.outer, self.inner = size(axis[:place]), size(axis[place + 1 :])
         device = None if self.numbers is None else self.numbers.device
-        self.numbers = None if is_product else unit_numbers(axis, atom).to(device)
+        # A row for each time that an element has units of the atom; rarely two.
+        numbers = [] if is_product else unit_occurrences(axis, atom)
+        self.numbers = torch.stack(numbers).to(device) if numbers else None
 
     def forward(
         self, values: Float[Tensor, " units"], ndim: int
@@ -62,6 +68,7 @@ class Factor(nn.Module):
         if self.numbers is not None:
             spread = values[self.numbers.clamp(min=0)]
             values = spread.where(self.numbers >= 0, 1.0)
+            values = values[0] if len(values) == 1 else values.prod(0)
         elif self.outer > 1 or self.inner > 1:
             values = values[None, :, None].expand(self.outer, -1, self.inner)
         return values.reshape(-1, *(1,) * (ndim - 1 - self.dim))
@@ -118,6 +125,7 @@ class Gating(nn.Module):
     def values(self, name: str) -> Float[Tensor, " units"]:
         """Values of a gate, the same at every place within one forward pass."""
         if torch.compiler.is_compiling():
+            note_compiling()
             return self.gate(name).values()
         return self._passes.values(name)
 
@@ -126,8 +134,10 @@ class Gating(nn.Module):
         return cast("GateLike", self.gates[_key(name)])
 
     def gated(self, factors: Sequence[Factor], tensor: Tensor) -> Tensor:
-        """Multiply a parameter by its factors; those of one dimension come in a row."""
-        for _, along in groupby(factors, attrgetter("dim")):
+        """Multiply a parameter by its factors, one dimension after the other."""
+        # Not `groupby`: torch cannot compile it, and would run the model in pieces.
+        for dim in dict.fromkeys(factor.dim for factor in factors):
+            along = [factor for factor in factors if factor.dim == dim]
             tensor = tensor * self.scale(along, tensor.ndim, tensor.dtype)
         return tensor
 
@@ -156,9 +166,30 @@ class Place:
     @property
     def tensor(self) -> Tensor:
         """The parameter; while it is swapped, the gated one."""
-        tensor = self.owner._parameters[self.name]  # noqa: SLF001 - swapped, not set
+        tensor = dict.__getitem__(self.owner._parameters, self.name)  # noqa: SLF001 - as it is, not as a checkpoint reads it
         assert tensor is not None  # noqa: S101 - only existing ones are gated
         return tensor
+
+
+@final
+class ReadAgain(dict[str, Any]):
+    """The parameters of a module, gated for what runs again outside of its hooks.
+
+    Checkpointing runs a part of the model once more during backward. A layer that is
+    called there has its hooks; not so a parameter that the part reads itself, or that
+    is swapped further outside because several layers share it.
+    """
+
+    def __init__(self, parameters: Mapping[str, Any]) -> None:
+        super().__init__(parameters)
+        self.swaps: dict[str, Swap] = {}
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - a parameter or nothing
+        """The parameter; in backward, unless it is swapped already, a gated one."""
+        found, swap = super().__getitem__(name), self.swaps.get(name)
+        if swap is None or swap.is_inside or not is_in_backward():
+            return found
+        return swap.read_again(self, name)
 
 
 class Swap:
@@ -193,6 +224,21 @@ class Swap:
             self._originals.append((place, place.tensor))
             _put(place, self.gating.gated(place.factors, place.tensor))
         return None
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the parameters are swapped now."""
+        return bool(self._originals)
+
+    def read_again(self, held: "ReadAgain", name: str) -> Tensor:
+        """A parameter as it was when this ran for the first time."""
+        place = next(
+            place
+            for place in self.places
+            if place.name == name and place.owner._parameters is held  # noqa: SLF001 - one of its own
+        )
+        with unseen_by_checkpoints():
+            return self.gating.gated(place.factors, place.tensor)
 
     def leave(self, *_args: object) -> None:
         """After the module ran, or failed: it has its own parameters again."""
@@ -237,9 +283,16 @@ class Turn:
 
 def _scales_inputs(module: nn.Module) -> bool:
     """Whether scaling columns of the weight is scaling channels of the input."""
+    if not runs_as_torch_has_it(module):
+        return False
     if isinstance(module, _ConvNd):
         return module.groups == 1 and not module.transposed
     return isinstance(module, nn.Linear)
+
+
+def runs_as_torch_has_it(module: nn.Module) -> bool:
+    """Whether the forward of a layer is torch's own, which checkpoints nothing."""
+    return type(module).forward.__module__.startswith("torch.")
 
 
 def _put(place: Place, tensor: Tensor) -> None:

@@ -89,7 +89,7 @@ class Targets:
         unread = {
             (place.tensor, place.dim)
             for place in group.axes
-            if place.is_parameter and not place.is_read
+            if place.is_parameter and not place.is_read and not place.is_direction
         }
         others = reversed(self._steps.get(group.atom, ()))
         for step in chain(self._before(bare_sum, group.atom), others):

@@ -24,6 +24,7 @@ from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
+from diffprune._pruner.compiled_code import forget_compiled_code
 from diffprune._pruner.data_parallel import keep_up_to_date_
 from diffprune._pruner.final_check import certify_end
 from diffprune._pruner.gated_model import RemovalRecord, find_copy
@@ -493,13 +494,11 @@ class Pruner(Generic[ModuleT]):
         return {
             "plan": self.plan.to_json(),
             "units": dict(self.dense.units),
-            "kept": {n: numbers.tolist() for n, numbers in self.kept.items()},
-            "present": {
-                name: units.tolist() for name, units in self._gated.present().items()
-            },
+            "kept": _copies(self.kept),
+            "present": _copies(self._gated.present()),
             "folded": self._gated.is_folded,
-            "looks": {n: looks.tolist() for n, looks in self._policy.looks.items()},
-            "squares": {n: s.tolist() for n, s in self._measuring.squares().items()},
+            "looks": _copies(self._policy.looks),
+            "squares": _copies(self._measuring.squares()),
             "measuring": self._measuring.state_dict(),
             "norms": self._norms.state_dict(),
             "steps": self.steps,
@@ -522,9 +521,13 @@ class Pruner(Generic[ModuleT]):
         first = gated.first_groups
         saved = read_state(state, first, gated.placement.units(first))
         check_same_budget(state.get("budget"), self.controller)
-        with self._whole(optimizers), self._all_or_nothing(optimizers, gated.tensors()):
-            is_unfolded = gated.is_folded and not state.get("folded", False)
-            if is_unfolded or not self._has_units_of(state):
+        is_folded = bool(state.get("folded", False))
+        is_unfolded = gated.is_folded and not is_folded
+        is_other = is_unfolded or not self._has_units_of(state)
+        # Weights are overwritten only where units change or gates are folded away.
+        weights = gated.tensors() if is_other or is_folded != gated.is_folded else []
+        with self._whole(optimizers), self._all_or_nothing(optimizers, weights):
+            if is_other:
                 self._measuring.forget_()  # of readers that had another shape
                 gated.keep_only_(saved.gates, saved.atoms, optimizers)
             gated.plan = replace(gated.plan, certificate=saved.certificate)
@@ -538,7 +541,7 @@ class Pruner(Generic[ModuleT]):
             self._strengths = self._compute_strengths()
             self._measuring.load_state_dict(state.get("measuring"))
             self._norms.load_state_dict(state.get("norms"))
-            if state.get("folded", False):
+            if is_folded:
                 gated.fold_(optimizers, is_checked=False)
             self._listen_(self.steps)
 
@@ -561,8 +564,14 @@ class Pruner(Generic[ModuleT]):
 
     def _has_units_of(self, state: Mapping[str, Any]) -> bool:
         """Whether exactly the units of a state are left."""
-        now, is_same = self.state_dict(), self.plan == Plan.from_json(state["plan"])
-        return is_same and all(now[key] == state[key] for key in ("kept", "present"))
+        if self.plan != Plan.from_json(state["plan"]):
+            return False
+        own = {"kept": self.kept, "present": self._gated.present()}
+        return all(
+            torch.equal(units.cpu(), torch.as_tensor(state[key][name]))
+            for key, held in own.items()
+            for name, units in held.items()
+        )
 
     def _follow_(
         self, controller: Controller, optimizers: Sequence[Optimizer]
@@ -702,6 +711,7 @@ class Pruner(Generic[ModuleT]):
         self._units = self.units()
         self._strengths = self._compute_strengths()
         if record is not None:
+            forget_compiled_code()
             warn_of_broken_kernels(self.model)
             if self._on_removal is not None:
                 self._on_removal(record)
@@ -724,6 +734,10 @@ class Pruner(Generic[ModuleT]):
                 "this pruner was finalized: its model is plain and has no gates.\n"
                 "To prune it further, make a new `Pruner` for it."
             )
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
 
 
 def _tensors(gate: GateLike) -> list[Tensor]:

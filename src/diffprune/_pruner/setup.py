@@ -13,6 +13,7 @@ from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
 from diffprune._choice import Leaving
 from diffprune._core.arguments import count, number
+from diffprune._core.types import Count
 from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
     ExampleInputs,
@@ -37,7 +38,7 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
 Gates: TypeAlias = MakeGate | Mapping[str, MakeGate]
 Budgets: TypeAlias = Budget | Sequence[Budget]
-Schedule: TypeAlias = int | Callable[[int], bool]
+Schedule: TypeAlias = Count | Callable[[int], bool]
 Heads: TypeAlias = Literal["both", "whole", "head_dim"]
 
 REMOVE_EVERY: Final = 100
@@ -111,7 +112,9 @@ def make_gates(
             "nothing in this model can be removed:\n"
             + "\n".join(f"  {axis}" for axis in groups.frozen)
         )
-    like = next(p for p in model.parameters() if p.is_floating_point())
+    like = next(
+        p for p in model.parameters() if p.is_floating_point() or p.is_complex()
+    )
     return {g.name: _make_gate(_maker(gate, g), g, like) for g in chosen}
 
 
@@ -127,7 +130,7 @@ def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLik
             f"gate= made a gate of {made.size} units for `{group.name}`, which has "
             f"{group.size}.\nType `gate=lambda group: dp.Gate(group.size)`."
         )
-    return made.to(like.device, like.dtype)
+    return made.to(like.device, like.dtype.to_real())
 
 
 def _maker(gate: Gates, group: PruneGroup) -> MakeGate:

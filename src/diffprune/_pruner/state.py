@@ -54,7 +54,9 @@ def read_state(
     """
     try:
         return _read(state, groups, units)
-    except (ArgumentError, AttributeError, IndexError, KeyError, TypeError) as error:
+    except (
+        AttributeError, LookupError, RuntimeError, TypeError, ValueError
+    ) as error:  # fmt: skip
         raise ArgumentError(
             f"this state is damaged, or that of another model: {error}\n"
             "Load it into a pruner made with the same model and arguments."
@@ -74,17 +76,19 @@ def _read(
         groups[name]  # raises, with the names there are, if there is no such group
     gates = {name: as_mask(kept[name], size) for name, size in sizes.items()}
     atoms = {
-        group.atom: as_mask(plan.kept.get(group.name, range(group.size)), group.size)
+        group.atom: as_mask(plan.kept[group.name], group.size)
+        if group.name in plan.kept
+        else torch.ones(group.size, dtype=torch.bool)
         for group in groups
     }
     for name, unit in units.items():
-        left = [kept[name][number] for number in present[name]]
+        left = torch.as_tensor(kept[name])[_indices(present[name], len(kept[name]))]
         atoms[unit.atom] = as_mask(left, unit.size)
-    looks = {name: torch.tensor(state["looks"][name]) for name in sizes}
+    looks = {name: torch.as_tensor(state["looks"][name]) for name in sizes}
     for name, size in sizes.items():
         if looks[name].shape != (size,):
             raise ArgumentError(f"it counts {len(looks[name])} units for `{name}`.")
-    squares = {name: torch.tensor(state["squares"][name]) for name in sizes}
+    squares = {name: torch.as_tensor(state["squares"][name]) for name in sizes}
     for name in sizes:
         if squares[name].shape != (len(kept[name]),):
             raise ArgumentError(f"it knows {len(squares[name])} squares for `{name}`.")
@@ -93,10 +97,17 @@ def _read(
     return SavedRun(gates, atoms, looks, squares, steps, history, plan.certificate)
 
 
-def as_mask(kept: Sequence[int], length: int) -> Keep:
+def as_mask(kept: Sequence[int] | Int[Tensor, " kept"], length: int) -> Keep:
     """True at these indices."""
-    if not kept or min(kept) < 0 or max(kept) >= length:
+    mask = torch.zeros(length, dtype=torch.bool)
+    return mask.index_fill(0, _indices(kept, length), value=True)
+
+
+def _indices(
+    kept: Sequence[int] | Int[Tensor, " kept"], length: int
+) -> Int[Tensor, " kept"]:
+    found = torch.as_tensor(kept)
+    is_whole = found.dtype in (torch.int64, torch.int32) and found.ndim == 1
+    if not is_whole or not len(found) or found.min() < 0 or found.max() >= length:
         raise ArgumentError(f"it keeps other units than the {length} there are.")
-    return torch.zeros(length, dtype=torch.bool).index_fill(
-        0, torch.tensor([*kept]), value=True
-    )
+    return found

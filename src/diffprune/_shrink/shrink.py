@@ -33,6 +33,7 @@ from diffprune._costs.counts import macs
 from diffprune._costs.network import Network
 from diffprune._graph import (
     Groups,
+    Norms,
     call_arguments,
     check_accepts,
     find_groups,
@@ -136,6 +137,7 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
     budget: Budget,
     *,
     refit: bool = True,
+    norms: Norms | None = None,
     round_to: Count = 1,
     choosing: Count | None = None,
     fitting: Count | None = None,
@@ -159,6 +161,9 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
         budget: What the model may cost. Its `steps` mean nothing here.
         refit: Whether to fit the layers that are left. Without it the result computes
             exactly what the model would with its removed units at zero.
+        norms: Whether widths that norms run over, such as the stream of a transformer,
+            shrink too, as `find_groups` says it: they do (`"narrow"`) if layers are
+            fitted afterwards, and are left whole (`"exact"`) otherwise.
         round_to: Every group keeps a multiple of so many units, or all it has.
         choosing: How many examples units are chosen by; by default 128, or half of
             those that layers are fitted to, if that is less.
@@ -187,6 +192,7 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
         loss,
         budget,
         refit=refit,
+        norms=norms,
         round_to=round_to,
         choosing=choosing,
         fitting=fitting,
@@ -205,6 +211,7 @@ def shrinkage(  # noqa: PLR0913 - as above
     budget: Budget,
     *,
     refit: bool = True,
+    norms: Norms | None = None,
     round_to: int = 1,
     choosing: int | None = None,
     fitting: int | None = None,
@@ -219,7 +226,8 @@ def shrinkage(  # noqa: PLR0913 - as above
     inputs = batches.inputs if is_timed else batches.example(_EXAMPLES)
     check_accepts(model, inputs, "the inputs in the first batch of data")
     tell("finding groups", 0, 1)
-    groups = find_groups(model, inputs, **options)
+    norms = norms or ("narrow" if refit else "exact")
+    groups = find_groups(model, inputs, norms=norms, **options)
     network = Network(model, inputs, groups, [*groups])
     limits = _limits(budget, network, round_to)
     fitting = fitting or _affordable(network)

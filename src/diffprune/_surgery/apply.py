@@ -1,5 +1,6 @@
 """Apply a plan to a model. Knows no groups and no reasons, only names and indices."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -151,7 +152,11 @@ def _check_attribute(modules: Mapping[str, nn.Module], name: str, value: int) ->
     path, _, attribute = name.rpartition(".")
     owner = modules.get(path)
     held = {} if owner is None else {**vars(owner), **latent_sizes(owner)}
-    before = held.get(attribute)
+    own, place = _entry(attribute)
+    before: Any = held.get(own)
+    if place is not None:
+        entries: Any = before if type(before) is tuple else ()
+        before = entries[place] if place < len(entries) else None
     if type(before) is not int or not 0 < value <= before:
         raise ArgumentError(
             f"the plan sets `{name}` to {value}, where this model has {before!r}. "
@@ -164,7 +169,24 @@ def _refresh_(model: nn.Module, plan: Plan) -> None:
     narrow_named_(model, (*plan.tensors, *plan.attributes))
     for name, value in plan.attributes.items():
         owner, attribute = _owner(model, name)
-        vars(owner)[attribute] = value
+        own, place = _entry(attribute)
+        new = value if place is None else _with_entry(vars(owner)[own], place, value)
+        vars(owner)[own] = new
+
+
+def _with_entry(entries: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
+    return (*entries[:place], value, *entries[place + 1 :])
+
+
+def _entry(attribute: str) -> tuple[str, int | None]:
+    """The attribute that is meant, and its entry if it is a tuple.
+
+    Examples:
+        >>> _entry("num_heads"), _entry("normalized_shape[0]")
+        (('num_heads', None), ('normalized_shape', 0))
+    """
+    found = re.fullmatch(r"(\w+)\[(\d+)\]", attribute)
+    return (attribute, None) if found is None else (found[1], int(found[2]))
 
 
 def _replace_(model: nn.Module, old: nn.Module, new: nn.Module) -> None:

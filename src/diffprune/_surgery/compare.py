@@ -89,6 +89,26 @@ class Certificate:
         return f"{gaps}; not shown: {doubts}" if doubts else gaps
 
 
+def combined(certificates: Sequence[Certificate], *doubts: str) -> Certificate:
+    """One certificate for what several show, and what else there is to say.
+
+    Examples:
+        >>> one = Certificate(1.0, 0.1, "float64")
+        >>> print(combined([one, Certificate(2.0, 0.0, "float32")], "a doubt"))
+        outputs differ by at most 2.0e+00 absolute, 1.0e-01 relative (float32); not
+        shown: a doubt
+    """
+    telling = [one for one in certificates if not one.is_vacuous] or [*certificates]
+    coarsest = max(telling, key=lambda one: torch.finfo(getattr(torch, one.dtype)).eps)
+    return Certificate(
+        max(one.max_absolute for one in telling),
+        max(one.max_relative for one in telling),
+        coarsest.dtype,
+        tuple(dict.fromkeys(name for one in certificates for name in one.compared)),
+        (*dict.fromkeys(d for one in certificates for d in one.doubts), *doubts),
+    )
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What came of comparing two sets of outputs.
@@ -249,10 +269,14 @@ def tensors(tree: object) -> Outputs:
     """All tensors and numbers in nested lists, tuples and dicts."""
     leaves = pytree.tree_leaves(tree)
     return [
-        torch.as_tensor(leaf)
+        _dense(torch.as_tensor(leaf))
         for leaf in leaves
         if isinstance(leaf, Tensor | bool | int | float)
     ]
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
 def arithmetic(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import starmap
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
@@ -119,26 +120,37 @@ def _notes(path: str, found: Record) -> tuple[Any, Any]:
 def changed_number(
     one: nn.Module, other: nn.Module, inputs: ExampleInputs
 ) -> str | None:
-    """Say which floating-point argument of an op is not the same in both models.
+    """Say which op, or which number that an op is given, is another in both models.
 
     Python does not let an integer see that a float is divided by it: `2.0 / x.shape[1]`
-    escapes the analysis. When a removal fails because of it, two traces show it.
+    escapes the analysis, and so does `range(x.shape[1])`. When a removal fails because
+    of it, two traces show it.
     """
     with suppress(DiffpruneError):
-        graphs = [trace(model, inputs)[0].graph for model in (one, other)]
-        pairs = zip(*(graph.nodes for graph in graphs), strict=False)
-        return next(filter(None, starmap(_difference, pairs)), None)
+        for traces in zip(*(trace(m, inputs) for m in (one, other)), strict=False):
+            calls = [_calls(found.graph) for found in traces]
+            found = next(filter(None, starmap(_difference, zip(*calls))), None)  # noqa: B905 - one may call more
+            if found is not None:
+                return found
     return None
 
 
+def _calls(graph: fx.Graph) -> list[fx.Node]:
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
 def _difference(one: fx.Node, other: fx.Node) -> str | None:
-    pairs = zip(_floats(one), _floats(other), strict=False)
-    for before, after in pairs:
-        if one.target == other.target and before != after:
+    if one.target != other.target:
+        return f"{where(one)} becomes `{where(other).op}`"
+    for before, after in zip(_numbers(one), _numbers(other), strict=False):
+        if before != after:
             return f"{before:.4g} becomes {after:.4g} in {where(one)}"
     return None
 
 
-def _floats(node: fx.Node) -> list[float]:
+def _numbers(node: fx.Node) -> list[float]:
+    """Numbers that enter the arithmetic of an op; other integers may be widths."""
     leaves = pytree.tree_leaves((node.args, node.kwargs))
-    return [leaf for leaf in leaves if isinstance(leaf, float)]
+    is_pointwise = torch.Tag.pointwise in getattr(node.target, "tags", ())
+    kinds = (float, int) if is_pointwise else float
+    return [leaf for leaf in leaves if isinstance(leaf, kinds)]

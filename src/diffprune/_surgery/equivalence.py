@@ -43,7 +43,7 @@ from diffprune._surgery.diagnose import (
 )
 from diffprune._surgery.keep_masks import check_same_model, checked
 from diffprune._surgery.trials import Finding, Trial, certificate, differ, trials
-from diffprune.errors import RemovalError
+from diffprune.errors import ArgumentError, RemovalError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -128,9 +128,15 @@ def certify(
             the weights at hand.
 
     Raises:
+        ArgumentError: If there is no mode to compare in.
         RemovalError: If they differ, or the smaller one does not run.
     """
     check_accepts(original, inputs, who="the original")
+    if not modes:
+        raise ArgumentError(
+            "modes is empty, so nothing would be compared. Type `modes=[False]` for "
+            "eval mode, or leave it out for both."
+        )
     fine, other = in_double(original, inputs), copied(small)
     other = other.double() if fine.is_double else other
     findings, doubts = list[Finding](), list[str]()

@@ -22,6 +22,8 @@ from diffprune._graph import (
 )
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.bias_transfer import hand_back_
+from diffprune._surgery.change_places import permuted
+from diffprune._surgery.compare import combined
 from diffprune._surgery.dead_units import zero_slices
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import Twins, cast_like_, certify, in_double, mask
@@ -34,6 +36,7 @@ from diffprune._surgery.keep_masks import (
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.residual_branches import remove_branches_
 from diffprune._surgery.scramble import scrambled
+from diffprune.errors import ArgumentError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -69,7 +72,9 @@ def remove(
 
     It computes what the original would with all parameters of those units set to zero.
     That is checked before anything is returned: on the example and on inputs of our
-    own, in eval and in train mode, with these weights and with scrambled ones.
+    own, in eval and in train mode, with these weights and with scrambled ones. With
+    `norms="narrow"` it does not where norms run over what was removed; there it is
+    checked that units can change places without changing an output.
     Of a branch that only adds to a residual stream all units may go; then the branch
     disappears.
 
@@ -127,6 +132,28 @@ def removal(
     check_same_model(model, groups)
     check_accepts(model, example_inputs)
     keep = checked(groups, keep, may_vanish=True)
+    narrow = {n: k for n, k in keep.items() if not groups[n].is_exact and not k.all()}
+    exact = {n: k for n, k in keep.items() if n not in narrow}
+    small, plan = _exactly(model, example_inputs, groups, exact)
+    if narrow:
+        cut = [groups[name] for name in narrow]
+        small, plan = _narrowed(model, example_inputs, groups, keep, cut, plan)
+    if refit is None:
+        return Removal(small, plan)
+    batches = _checked_batches(model, refit)
+    cut_ones = [groups[name] for name, units in keep.items() if not units.all()]
+    read = {place.tensor for group in cut_ones for place in group.axes if place.is_read}
+    done = refit_(small, model, plan.tensors, batches, read=read)
+    return Removal(small, plan, done)
+
+
+def _exactly(
+    model: ModuleT,
+    example_inputs: ExampleInputs,
+    groups: Groups,
+    keep: Mapping[str, Bool[Tensor, " units"]],
+) -> tuple[ModuleT, Plan]:
+    """Remove units whose removal changes no output, and certify it."""
     masked = mask(model, groups, keep)
     some = {name: at_least_one(units) for name, units in keep.items()}
     cut, plan = model, plan_removal(groups, keep=some)
@@ -146,14 +173,56 @@ def removal(
         twins=partial(_twins, model, groups, keep, plan, in_double=moves_in_double),
     )
     cast_like_(small, model)
-    plan = replace(plan, certificate=certificate)
-    if refit is None:
-        return Removal(small, plan)
-    batches = _checked_batches(model, refit)
-    cut_ones = [groups[name] for name, units in keep.items() if not units.all()]
-    read = {place.tensor for group in cut_ones for place in group.axes if place.is_read}
-    done = refit_(small, model, plan.tensors, batches, read=read)
-    return Removal(small, plan, done)
+    return small, replace(plan, certificate=certificate)
+
+
+def _narrowed(
+    model: ModuleT,
+    example_inputs: ExampleInputs,
+    groups: Groups,
+    keep: Mapping[str, Bool[Tensor, " units"]],
+    cut: Sequence[PruneGroup],
+    exact: Plan,
+) -> tuple[ModuleT, Plan]:
+    """Remove units that norms run over as well.
+
+    Norms then take other statistics, so there is nothing that outputs could be compared
+    with. Instead, such units change places in the original.
+
+    Args:
+        model: Left as it is.
+        example_inputs: As for `find_groups`.
+        groups: Its groups.
+        keep: All units to keep.
+        cut: The groups that norms run over.
+        exact: What was removed exactly, and certified.
+    """
+    if exact.stubs:
+        raise ArgumentError(
+            "a branch cannot disappear in the same call that narrows a norm.\n"
+            "Remove the branch first, then narrow what is left."
+        )
+    found = certify(
+        model,
+        permuted(model, groups, cut),
+        example_inputs,
+        twins=partial(_permuted_twins, model, groups, cut),
+    )
+    plan = plan_removal(groups, keep=keep)
+    small = apply_plan(model, plan)
+    check_accepts(small, example_inputs, who="the smaller model")
+    names = ", ".join(f"`{group.name}`" for group in cut)
+    doubt = f"norms take their statistics over what is left of {names}"
+    both = [found] if exact.certificate is None else [exact.certificate, found]
+    return small, replace(plan, certificate=combined(both, doubt))
+
+
+def _permuted_twins(
+    model: nn.Module, groups: Groups, chosen: Sequence[PruneGroup]
+) -> Twins:
+    """The same change of places in a model with other weights."""
+    other = scrambled(model)
+    return Twins(other, permuted(other, groups, chosen))
 
 
 def _checked_batches(

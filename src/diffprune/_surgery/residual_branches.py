@@ -16,7 +16,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._graph import ExampleInputs, Groups, Silencer, functional_op
+from diffprune._graph import ExampleInputs, Groups, Silencer, Trace, functional_op
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.compare import outputs
@@ -122,8 +122,34 @@ def silent_branches(
     if not silent:
         return []
     shapes = call_shapes(small, inputs)
-    # In train mode counters of batch norms are written, which looks like a need.
-    return _branches_in(solution.traces[0].graph, silent, small, shapes)
+    usual, *in_training = solution.traces
+    return [
+        branch
+        for branch in _branches_in(usual.graph, silent, small, shapes)
+        if not any(_is_read(trace, branch, silent) for trace in in_training)
+    ]
+
+
+def _is_read(trace: Trace, branch: Branch, silent: Collection[fx.Node]) -> bool:
+    """Whether train mode reads more of a branch than the zero that it ends in."""
+    inside = _nodes_inside(trace.graph, branch.paths)
+    last = inside.get(branch.last, set())
+    ends = [node for node in last if not last.issuperset(node.users)]
+    if not all(node in silent and _is_added(node, silent) for node in ends):
+        return True
+    live = needed(trace.graph, ends)
+    return any(
+        node in live and not _is_counter(trace, node)
+        for path, nodes in inside.items()
+        for node in nodes
+        if path != branch.last
+    )
+
+
+def _is_counter(trace: Trace, node: fx.Node) -> bool:
+    """Whether a node only changes a buffer by itself, as batch norms count batches."""
+    names = {given.name for given in node.all_input_nodes}
+    return not node.users and names <= trace.tensor_names.keys()
 
 
 def _branches_in(

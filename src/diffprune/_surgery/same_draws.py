@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from diffprune._core.randomness import seed_torch_
+
 
 @contextmanager
 def same_draws(seed: int) -> Generator[None]:
@@ -40,7 +42,7 @@ def seeded(seed: int) -> Generator[None]:
         if numpy is not None:
             after.callback(numpy.random.set_state, numpy.random.get_state())
             numpy.random.seed(seed)
-        torch.manual_seed(seed)
+        seed_torch_(seed)
         random.seed(seed)
         yield
 

@@ -12,8 +12,9 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor, nn
 
-from diffprune._core import files
+from diffprune._core import files, tensor_files
 from diffprune._core.door import door
+from diffprune._core.lending import borrowers, lend_
 from diffprune._core.modules import check_has_values
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
@@ -56,7 +57,7 @@ def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
             tensors[DENSE + name] = tensor.clone().contiguous()
         shapes[name] = list(tensor.shape)
     target = Path(path)
-    data = files.packed(tensors, format=FORMAT, shapes=json.dumps(shapes))
+    data = tensor_files.packed(tensors, format=FORMAT, shapes=json.dumps(shapes))
     files.write_bytes(target, data)
     return target.stat().st_size
 
@@ -71,7 +72,7 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
     """
     check_has_values(model)
     try:
-        tensors, header = files.read_tensors(Path(path))
+        tensors, header = tensor_files.read_tensors(Path(path))
         state = _dense_state(tensors, header, model)
     except StorageError:
         raise
@@ -80,7 +81,11 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
             f"`{path}` is not a sparse file for this model: {error}\n"
             "Load it into the model that `save_sparse` was given."
         ) from error
-    with all_or_nothing(model, overwritten=model.state_dict().values()):
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    lent = borrowers(tensors, state)
+    overwritten = [tensor for tensor in tensors.values() if tensor not in lent]
+    with all_or_nothing(model, overwritten=overwritten, lent=lent):
+        lend_(lent.items())
         model.load_state_dict(state)
     return model
 
@@ -113,11 +118,14 @@ def _dense(name: str, tensors: dict[str, Tensor], like: Tensor) -> Tensor:
         if found.shape != like.shape or found.dtype != like.dtype:
             raise ArgumentError(f"`{name}` is {found.dtype} of {tuple(found.shape)}")
         return found
-    indices, values = tensors[INDICES + name].long(), tensors[VALUES + name]
-    fits = indices.ndim == 1 and indices.shape == values.shape
-    rises = bool((indices.diff() > 0).all())
-    inside = not len(indices) or (indices[0] >= 0 and indices[-1] < like.numel())
-    if not (fits and rises and inside and values.dtype == like.dtype):
+    indices, values = tensors[INDICES + name], tensors[VALUES + name]
+    is_whole = indices.dtype == torch.int32
+    fits = is_whole and indices.ndim == 1 and indices.shape == values.shape
+    rises = fits and bool((indices[1:] > indices[:-1]).all())
+    inside = rises and (
+        not len(indices) or (indices[0] >= 0 and indices[-1] < like.numel())
+    )
+    if not (inside and values.dtype == like.dtype):
         raise ArgumentError(f"the indices of `{name}` do not fit {tuple(like.shape)}")
     flat = torch.zeros(like.numel(), dtype=like.dtype)
-    return flat.index_put((indices,), values).view(like.shape)
+    return flat.scatter_(0, indices.long(), values).view(like.shape)

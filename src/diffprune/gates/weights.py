@@ -45,6 +45,11 @@ def gate_weight(
         Linear(in_features=3, out_features=2, bias=True)
     """
     check_has_values(layer)
+    if isinstance(layer, torch.jit.ScriptModule):
+        raise ArgumentError(
+            "the layer is compiled by TorchScript, and nothing can be added to it. "
+            "Gate the layer that it was made from."
+        )
     weight = _parameter(layer, name)
     if index is None:
         index = torch.arange(weight.numel(), device=weight.device).view(weight.shape)

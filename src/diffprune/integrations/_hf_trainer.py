@@ -18,7 +18,7 @@ from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
 from diffprune._pruner.state_in_model import StateInModel
 from diffprune.errors import ArgumentError
-from diffprune.integrations._hf_widths import EqualWidths
+from diffprune.integrations._hf_widths import ConfigWidths
 from diffprune.integrations._training import (
     add_penalty_,
     check_held,
@@ -45,6 +45,9 @@ class Pruning(TrainerCallback):
             config follows, and `from_pretrained` loads what `save_pretrained` writes.
             Otherwise every layer finds its own width: save with `dp.save_pruned` and
             load with `load_pretrained`.
+        per_layer_config: The same for numbers that a config has for single layers, in
+            a list or in its `per_layer_config`; few architectures read any. With
+            `equal_widths`, numbers for all layers count where there are no others.
         gate_lr_scale: The learning rate of gates, as a multiple of that of weights.
         finalize: Whether the model is plain when `train` ends; otherwise it keeps its
             gates, and `pruner.finalize()` is yours to call.
@@ -61,6 +64,7 @@ class Pruning(TrainerCallback):
         example_inputs: ExampleInputs,
         *,
         equal_widths: bool = False,
+        per_layer_config: bool = False,
         gate_lr_scale: Amount = 1.0,
         finalize: bool = True,
         **options: Any,  # noqa: ANN401 - those of `Pruner`, which checks them
@@ -68,8 +72,8 @@ class Pruning(TrainerCallback):
         check_pruner_options(options)
         self.pruner: Pruner[Any] | None = None
         self._inputs, self._options = example_inputs, options
-        self._has_equal_widths = equal_widths
-        self._widths: EqualWidths | None = None
+        self._kinds = {"equal": equal_widths, "per_layer": per_layer_config}
+        self._widths: ConfigWidths | None = None
         self._gate_lr_scale, self._finalize = gate_lr_scale, finalize
         self._link: StateInModel | None = None
 
@@ -88,12 +92,11 @@ class Pruning(TrainerCallback):
         model: nn.Module = kwargs["model"]
         options = dict(self._options)
         options["budget"] = with_steps(options.get("budget"), args.max_steps)
-        if self._has_equal_widths:
-            self._widths = EqualWidths.of(_pretrained(model), self._inputs, options)
+        if any(self._kinds.values()):
+            plain = _pretrained(model)
+            self._widths = ConfigWidths.of(plain, self._inputs, options, **self._kinds)
             options = self._widths.options(options)
         self.pruner = Pruner(model, self._inputs, **options)
-        if self._widths is not None:
-            self._widths.check(self.pruner.gates)
         self._link = StateInModel(self.pruner)
 
     def on_train_begin(
@@ -186,7 +189,7 @@ class Pruning(TrainerCallback):
 def _pretrained(model: nn.Module) -> PreTrainedModel:
     if not isinstance(model, PreTrainedModel):
         raise ArgumentError(
-            f"`equal_widths` follows a config, and a {type(model).__name__} has none: "
-            "leave it out."
+            "`equal_widths` and `per_layer_config` follow a config, and a "
+            f"{type(model).__name__} has none: leave them out."
         )
     return model

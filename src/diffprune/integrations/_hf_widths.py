@@ -5,9 +5,8 @@ with another number in it. If it has the shapes that a removal would leave, and 
 that report the same sizes, then that number is how the config says it.
 """
 
-import copy
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -19,28 +18,35 @@ from transformers import PreTrainedModel
 from diffprune._graph import ExampleInputs, Groups, PruneGroup, find_groups
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError
+from diffprune.integrations._hf_settings import (
+    Setting,
+    change_,
+    changed,
+    for_all_layers,
+    for_each_layer,
+)
 
-Fields: TypeAlias = tuple[str, ...]
+Settings: TypeAlias = tuple[Setting, ...]
 OPTIONS = ("freeze", "heads", "rules")
 
 
 @dataclass(frozen=True)
 class Class:
-    """Groups of all layers that one or two numbers of the config stand for.
+    """Groups that one or two numbers of the config stand for.
 
     Attributes:
-        fields: The numbers.
+        settings: The numbers.
         groups: Names of the groups.
         size: Units of each.
     """
 
-    fields: Fields
+    settings: Settings
     groups: tuple[str, ...]
     size: int
 
 
 @dataclass(frozen=True)
-class EqualWidths:
+class ConfigWidths:
     """What can be removed from a model so that its config can say it.
 
     Attributes:
@@ -51,32 +57,37 @@ class EqualWidths:
 
     classes: tuple[Class, ...]
     others: tuple[str, ...]
-    values: Mapping[str, int]
+    values: Mapping[Setting, int]
 
     @classmethod
     def of(
-        cls, model: PreTrainedModel, inputs: ExampleInputs, options: Mapping[str, Any]
-    ) -> "EqualWidths":
+        cls,
+        model: PreTrainedModel,
+        inputs: ExampleInputs,
+        options: Mapping[str, Any],
+        *,
+        equal: bool,
+        per_layer: bool,
+    ) -> "ConfigWidths":
         """Find out, by building models without weights.
 
         Args:
             model: The model, whole and plain.
             inputs: What it is called with.
             options: Options of `Pruner`.
+            equal: Whether numbers for all layers count.
+            per_layer: Whether numbers for single layers count; they come first.
 
         Raises:
             ArgumentError: If the config has no number for anything.
         """
         given = {name: options[name] for name in OPTIONS if name in options}
         groups = find_groups(model, inputs, **given)
-        values = {n: v for n, v in vars(model.config).items() if _is_width(v)}
+        each = for_each_layer(model.config) if per_layer else {}
+        values = {**each, **(for_all_layers(model.config) if equal else {})}
         found = _classes(model, groups, values)
         if not found:
-            raise ArgumentError(
-                f"the config of a {type(model).__name__} has no number for anything "
-                "that can be removed: leave `equal_widths` out, and save with "
-                "`dp.save_pruned`."
-            )
+            raise ArgumentError(_says_nothing(type(model).__name__, equal=equal))
         known = {name for one in found for name in one.groups}
         others = tuple(g.name for g in groups if g.name not in known)
         return cls(tuple(found), others, values)
@@ -88,28 +99,13 @@ class EqualWidths:
             ArgumentError: If groups are tied in another way, too.
         """
         if options.get("tie"):
-            raise ArgumentError("`equal_widths` ties groups itself: leave `tie=` out.")
-        frozen = [*options.get("freeze", ()), *self.others]
-        tied = [one.groups for one in self.classes]
-        return {**options, "freeze": frozen, "tie": tied}
-
-    def check(self, gates: Collection[str]) -> None:
-        """Refuse groups that have other names once they are tied.
-
-        Args:
-            gates: The names of the gates.
-
-        Raises:
-            ArgumentError: If there are any.
-        """
-        lost = [one for one in self.classes if one.groups[0] not in gates]
-        if lost:
-            layers = sorted({name.partition(":")[0] for name in lost[0].groups})
             raise ArgumentError(
-                f"`equal_widths` cannot tie {list(lost[0].groups)}, which the config "
-                f"calls {list(lost[0].fields)}.\nLeave these layers as they are: "
-                f"`freeze={layers}`."
+                "`equal_widths` and `per_layer_config` tie groups themselves: leave "
+                "`tie=` out."
             )
+        frozen = [*options.get("freeze", ()), *self.others]
+        tied = [one.groups for one in self.classes if len(one.groups) > 1]
+        return {**options, "freeze": frozen, "tie": tied}
 
     def write_(self, model: PreTrainedModel, sizes: Mapping[str, int]) -> None:
         """Let the config of a small model say how wide it is.
@@ -118,12 +114,12 @@ class EqualWidths:
             model: The small model; its config is changed.
             sizes: Units that are left, by the name of the group.
         """
-        changed = dict(self.values)
-        for one in self.classes:
-            for field in one.fields:
-                left = sizes[one.groups[0]]
-                changed[field] = changed[field] * left // one.size
-        built = _build(model, {n: v for n, v in changed.items() if v != self.values[n]})
+        changes = {
+            setting: self.values[setting] * _left(one, sizes) // one.size
+            for one in self.classes
+            for setting in one.settings
+        }
+        built = _build(model, changes)
         if built is None or _shapes(built) != _shapes(model):
             warnings.warn(
                 "the config cannot say how wide this model is: save it with "
@@ -131,44 +127,76 @@ class EqualWidths:
                 stacklevel=2,
             )
             return
-        vars(model.config).update(changed)
+        change_(model.config, changes)
+        _note_(model, built)
 
 
-def _is_width(value: object) -> bool:
-    return type(value) is int and value > 1
+def _note_(model: nn.Module, built: nn.Module) -> None:
+    """Let layers say the sizes they would have been built with; some only note them."""
+    for ours, theirs in zip(model.modules(), built.modules(), strict=True):
+        for name, value in vars(theirs).items():
+            if type(value) is int and type(vars(ours).get(name)) is int:
+                setattr(ours, name, value)
+
+
+def _left(one: Class, sizes: Mapping[str, int]) -> int:
+    """Units that are left of a class.
+
+    A group is called by its layer and by what it is, `q_proj:heads`, unless it is the
+    only one of its layer, as it is once the others are frozen.
+    """
+    name = one.groups[0]
+    return sizes[name if name in sizes else name.partition(":")[0]]
+
+
+def _says_nothing(name: str, *, equal: bool) -> str:
+    if equal:
+        return (
+            f"the config of a {name} has no number for anything that can be removed: "
+            "leave `equal_widths` out, and save with `dp.save_pruned`."
+        )
+    return (
+        f"the config of a {name} has no numbers for single layers, or its code does "
+        "not read them: leave `per_layer_config` out, save with `dp.save_pruned` and "
+        "load with `load_pretrained`; or type `equal_widths=True`."
+    )
 
 
 def _classes(
-    model: PreTrainedModel, groups: Groups, values: Mapping[str, int]
+    model: PreTrainedModel, groups: Groups, values: Mapping[Setting, int]
 ) -> list[Class]:
     found, left = list[Class](), list(groups)
     for count in (1, 2):
         for size in dict.fromkeys(group.size for group in left):
-            for fields in _candidates(values, size, count):
+            for settings in _candidates(values, size, count):
                 same = [group for group in left if group.size == size]
-                if one := _class(model, groups, same, fields, values):
+                if one := _class(model, groups, same, settings, values):
                     found.append(one)
                     left = [group for group in left if group.name not in one.groups]
     return found
 
 
-def _candidates(values: Mapping[str, int], size: int, count: int) -> Iterator[Fields]:
+def _candidates(
+    values: Mapping[Setting, int], size: int, count: int
+) -> Iterator[Settings]:
     """Sets of numbers that could be so many units, or so many times some."""
-    return combinations((n for n, value in values.items() if value % size == 0), count)
+    for layer in dict.fromkeys(setting.layer for setting in values):
+        likely = (s for s, n in values.items() if s.layer == layer and n % size == 0)
+        yield from combinations(likely, count)
 
 
 def _class(
     model: PreTrainedModel,
     groups: Groups,
     same: Sequence[PruneGroup],
-    fields: Fields,
-    values: Mapping[str, int],
+    settings: Settings,
+    values: Mapping[Setting, int],
 ) -> Class | None:
     """The groups of one size that these numbers stand for, if these are all of it."""
     if not same:
         return None
     size = same[0].size
-    built = _build(model, {name: values[name] // size * (size - 1) for name in fields})
+    built = _build(model, {s: values[s] // size * (size - 1) for s in settings})
     if built is None:
         return None
     fewer = torch.arange(size) > 0
@@ -185,12 +213,12 @@ def _class(
         for dim, kept in dims.items():
             shapes[name][dim] = len(kept)
     is_all = shapes == {n: list(shape) for n, shape in _shapes(built).items()}
-    each = {name: values[name] // size for name in fields}
+    each = {setting: values[setting] // size for setting in settings}
     is_free = all(
-        _config(model, {name: unit * left for name, unit in each.items()}) is not None
+        changed(model.config, {s: unit * left for s, unit in each.items()}) is not None
         for left in range(1, size)
     )
-    return Class(fields, tuple(matched), size) if is_all and is_free else None
+    return Class(settings, tuple(matched), size) if is_all and is_free else None
 
 
 def _agrees(model: nn.Module, built: nn.Module, plan: Plan) -> bool:
@@ -222,21 +250,9 @@ def _rest(model: nn.Module) -> list[object]:
     return [floats, [tensor.shape for tensor in unsaved]]
 
 
-def _config(model: PreTrainedModel, changes: Mapping[str, int]) -> Any:  # noqa: ANN401 - of any architecture
-    """The config with other numbers in it; None if it cannot have them."""
-    config = copy.deepcopy(model.config)
-    try:
-        for name, value in changes.items():
-            setattr(config, name, value)
-        config.validate()  # as `from_pretrained` does
-    except Exception:  # noqa: BLE001 - whatever a config thinks of such a number
-        return None
-    return config
-
-
-def _build(model: PreTrainedModel, changes: Mapping[str, int]) -> nn.Module | None:
+def _build(model: PreTrainedModel, changes: Mapping[Setting, int]) -> nn.Module | None:
     """The model with other numbers in its config, without weights; None if none can."""
-    config = _config(model, changes)
+    config = changed(model.config, changes)
     if config is None:
         return None
     try:

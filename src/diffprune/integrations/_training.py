@@ -16,10 +16,14 @@ from torch.optim import Optimizer
 from diffprune._budget import Budget
 from diffprune._core.door import check_given
 from diffprune._pruner import Pruner
+from diffprune._pruner.setup import PATIENCE, REMOVE_EVERY, REOPEN, check_numbers
 from diffprune._pruner.trained_by import APART
 from diffprune.errors import ArgumentError
 
 _OURS = "_diffprune_set_apart"
+_NUMBERS: dict[str, Any] = {
+    "remove_every": REMOVE_EVERY, "reopen": REOPEN, "patience": PATIENCE, "round_to": 1
+}  # fmt: skip
 
 
 def check_pruner_options(options: Mapping[str, object]) -> None:
@@ -32,6 +36,8 @@ def check_pruner_options(options: Mapping[str, object]) -> None:
     if "model" in options:
         raise ArgumentError("`model=` is no option here: the trainer has the model.")
     check_given(Pruner.__init__, options)
+    given: dict[str, Any] = {n: v for n, v in options.items() if v is not None}
+    check_numbers(**{name: given.get(name, usual) for name, usual in _NUMBERS.items()})
 
 
 def check_processes(processes: int, kind: str, *, is_data_parallel: bool) -> None:

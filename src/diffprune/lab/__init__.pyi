@@ -8,6 +8,7 @@ from .runs.records import (
     read_run as read_run,
 )
 from .sweeps.pareto import Front as Front
+from .sweeps.search import Search as Search
 from .sweeps.workers import sweep as sweep
 from .tensorboard_events import tensorboard as tensorboard
 from .training.loop import train as train

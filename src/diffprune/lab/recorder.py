@@ -13,7 +13,8 @@ from typing import Any, final
 from torch import Tensor, nn
 
 from diffprune._core.door import door
-from diffprune._core.files import packed, write_bytes
+from diffprune._core.files import write_bytes
+from diffprune._core.tensor_files import packed
 from diffprune._core.types import Amount, Count, Natural
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError

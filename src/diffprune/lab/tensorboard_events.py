@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from diffprune._core.door import door
-from diffprune._core.files import storing
+from diffprune._core.files import make_folder, storing
 from diffprune.errors import MissingPackageError
 from diffprune.lab.runs.records import Epoch
 from diffprune.lab.training.loop import OnEpoch
@@ -35,6 +35,7 @@ def tensorboard(folder: str | os.PathLike[str]) -> Generator[OnEpoch, None, None
 
     Raises:
         MissingPackageError: If tensorboard is not installed.
+        StorageError: If there can be no such folder.
     """
     if find_spec("tensorboard") is None:
         raise MissingPackageError(
@@ -43,6 +44,7 @@ def tensorboard(folder: str | os.PathLike[str]) -> Generator[OnEpoch, None, None
         )
     from torch.utils.tensorboard.writer import SummaryWriter  # noqa: PLC0415 - optional
 
+    make_folder(Path(folder))
     writers: list[SummaryWriter] = []
 
     def write(epoch: Epoch) -> None:

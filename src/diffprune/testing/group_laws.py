@@ -3,22 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from diffprune._core.copying import copied
 from diffprune._core.door import door
-from diffprune._core.types import Amount, Int, Seed
-from diffprune._graph import (
-    Atom,
-    Axis,
-    Cat,
-    ExampleInputs,
-    Groups,
-    Op,
-    Rule,
-    find_groups,
-)
+from diffprune._core.types import Amount, Seed
+from diffprune._graph import ExampleInputs, Groups, Op, Rule, find_groups
+from diffprune._surgery.change_places import permuted
 from diffprune.testing.outcomes import assert_close, returned
 from diffprune.testing.removal_laws import check_removal, found
 
@@ -60,7 +50,7 @@ def check_groups(
     """
     groups = found(groups, model, example_inputs, options)
     expected = returned(model, example_inputs)
-    shuffled = _permuted(model, groups, seed)
+    shuffled = permuted(model, groups, groups, seed)
     what = "outputs after units changed places"
     assert_close(returned(shuffled, example_inputs), expected, what=what, atol=atol)
     names = [group.name for group in groups]
@@ -120,33 +110,3 @@ def check_rule(
     check_groups(model, example_inputs, groups=groups, seed=seed, atol=1e-5)
     check_removal(model, example_inputs, groups=groups, seed=seed, atol=1e-5)
     return groups
-
-
-def _permuted(model: nn.Module, groups: Groups, seed: int) -> nn.Module:
-    draw = torch.Generator().manual_seed(seed)
-    orders = {g.atom: torch.randperm(g.size, generator=draw) for g in groups}
-    shuffled = copied(model)
-    named = [*shuffled.named_parameters(), *shuffled.named_buffers()]
-    with torch.no_grad():
-        for name, tensor in named:
-            for dim, axis in enumerate(groups.tensors[name]):
-                index = _rearranged(axis, orders).to(tensor.device)
-                tensor.copy_(tensor.clone().index_select(dim, index))
-    return shuffled
-
-
-def _rearranged(
-    axis: Axis, orders: Mapping[Atom, Int[Tensor, " units"]]
-) -> Int[Tensor, " n"]:
-    """Where every element of an axis comes from when units of atoms change places."""
-    index = torch.zeros(1, dtype=torch.long)
-    for factor in axis:
-        if isinstance(factor, Cat):
-            parts: list[Tensor] = []
-            for part in factor.parts:
-                parts.append(sum(map(len, parts)) + _rearranged(part, orders))
-            inner = torch.cat(parts)
-        else:
-            inner = orders.get(factor, torch.arange(factor.size))
-        index = (index[:, None] * len(inner) + inner).flatten()
-    return index

@@ -22,6 +22,7 @@ from diffprune._surgery import (
     removal,
 )
 from diffprune._surgery.keep_masks import check_same_model
+from diffprune.errors import ArgumentError
 from diffprune.testing.outcomes import (
     assert_close,
     assert_same_state,
@@ -206,6 +207,12 @@ def found(
     if groups is None:
         return find_groups(model, example_inputs, **options)
     check_given(find_groups, options)
+    if options:
+        name = next(iter(options))
+        raise ArgumentError(
+            f"`{name}=` would change nothing, because the groups are given: leave out "
+            f"`groups=`, or find them with `{name}=`."
+        )
     check_same_model(model, groups)
     check_accepts(model, example_inputs)
     return groups

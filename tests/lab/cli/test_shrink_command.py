@@ -113,3 +113,11 @@ def test_a_run_has_its_own_weights(diffprune, tmp_path):
     done = diffprune("shrink", "runs", "--weights", "mine.pt", "--budget", "macs=0.5")
     assert done.exit_code == 1
     assert "leave out `--weights`" in done.stderr
+
+
+def test_widths_that_norms_run_over_can_be_left_whole(diffprune):
+    options = ("shrink", "mine.py:task", "--budget", "macs=0.5", "--norms")
+    assert diffprune(*options, "exact").exit_code == 0
+    done = diffprune(*options, "wide")
+    assert done.exit_code == 2
+    assert "narrow" in done.stderr

@@ -1,33 +1,14 @@
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 
 from diffprune.errors import ArgumentError
-from diffprune.lab import Recipe, read_run
-from diffprune.lab.sweeps import sweep, workers as run
+from diffprune.lab import Recipe, Search, read_run
+from diffprune.lab.sweeps import sweep, trials as run
 
 pytest.importorskip("optuna")
-
-TASK = """
-import torch
-from torch import nn
-from diffprune.lab import Task
-from diffprune.lab.image_batches import Batches, Examples
-
-
-def make(recipe):
-    inputs = torch.randn(48, 4, generator=torch.Generator().manual_seed(1))
-    data = Examples(inputs, (inputs.sum(dim=1) > 0).long())
-    batches = Batches(data, recipe.batch_size, shuffle=True)
-    model = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 2))
-    return Task(model=model, train=batches, test=Batches(data, 48))
-"""
 RECIPE = Recipe(name="toy", epochs=2, batch_size=8, lr=1e-2)
-
-
-@pytest.fixture
-def task(tmp_path):
-    (tmp_path / "toy.py").write_text(TASK)
-    return f"{tmp_path / 'toy.py'}:make"
 
 
 def test_every_value_is_a_run_and_the_front_shows_them(task, tmp_path):
@@ -81,6 +62,84 @@ def test_a_run_that_fails_is_told_and_can_be_repeated(task, tmp_path, monkeypatc
 def test_somebody_has_to_do_it(task, tmp_path):
     with pytest.raises(ArgumentError, match=r"workers must be .* at least 1, got 0"):
         sweep(task, {"macs": [0.5]}, out=tmp_path, workers=0)
+
+
+SEARCH = Search(ranges={"macs": (0.2, 0.8), "gate_lr": (1e-3, 1e-1)}, trials=3)
+
+
+def test_a_search_trains_what_was_chosen_and_goes_on_for_longer(task, tmp_path):
+    out = tmp_path / "sweep"
+    front = sweep(task, SEARCH, out=out, recipe=RECIPE)
+    names = {run.name for run in front.runs}
+    assert names == {"trial-000", "trial-001", "trial-002"}
+    for one in front.runs:
+        assert 0.2 <= one.recipe.budget["macs"] <= 0.8
+        assert 1e-3 <= one.recipe.gate_lr <= 1e-1
+        assert one.outcome.macs <= one.recipe.budget["macs"] * 192
+    assert front.best
+    console = Console(width=120, record=True)
+    console.print(front.table())
+    assert "gate_lr" in console.export_text()
+    more = sweep(task, replace(SEARCH, trials=4), out=out, recipe=RECIPE)
+    assert {run.name for run in more.runs} == {*names, "trial-003"}
+
+
+def test_several_seeds_are_one_trial(task, tmp_path):
+    search = Search(ranges={"strength": (1e-4, 1e-2)}, trials=2, seeds=2)
+    recipe = replace(RECIPE, seed=3)
+    front = sweep(task, search, out=tmp_path / "sweep", recipe=recipe)
+    seeds = {run.name: run.recipe.seed for run in front.runs}
+    assert seeds == {
+        f"trial-00{trial}-seed{seed}": seed for trial in (0, 1) for seed in (3, 4)
+    }
+    strengths = {run.name[:9]: run.recipe.strength for run in front.runs}
+    assert all(run.recipe.strength == strengths[run.name[:9]] for run in front.runs)
+    starred = {name[:9] for name in front.best}
+    assert front.best == {name for name in seeds if name[:9] in starred}
+
+
+def test_hopeless_trials_are_given_up(task, tmp_path):
+    search = Search(ranges={"lr": (1e-9, 1.0)}, trials=9, goals=("error",), prune=True)
+    recipe = replace(RECIPE, epochs=4, budget={"macs": 0.8}, gate_lr=1e-2)
+    front = sweep(task, search, out=tmp_path / "sweep", recipe=recipe)
+    assert front.given_up
+    assert len(front.runs) + len(front.given_up) == 9
+    for name in front.given_up:
+        run = read_run(tmp_path / "sweep" / name)
+        assert run.outcome is None
+        assert 1 <= len(run.epochs) < 4
+    (best,) = {run.outcome.test_error for run in front.runs if run.name in front.best}
+    assert best == min(run.outcome.test_error for run in front.runs)
+
+
+def test_numbers_that_cannot_be_trained_with_end_a_trial_not_the_search(task, tmp_path):
+    search = Search(ranges={"lr": (1e30, 1e38)}, trials=2)
+    recipe = replace(RECIPE, strength=1e-3)
+    nothing = r"trial-00\d came to nothing: the loss became"
+    with pytest.warns(UserWarning, match=nothing):
+        front = sweep(task, search, out=tmp_path / "sweep", recipe=recipe)
+    assert front.runs == ()
+
+
+def test_an_interrupted_trial_continues_with_its_numbers(task, tmp_path, monkeypatch):
+    out, search = tmp_path / "sweep", replace(SEARCH, trials=1)
+
+    def stop(make_task, recipe, **options):
+        def interrupt(_):
+            raise KeyboardInterrupt
+
+        return run_train(make_task, recipe, **(options | {"on_epoch": interrupt}))
+
+    run_train = run.train
+    with monkeypatch.context() as broken:
+        broken.setattr(run, "train", stop)
+        with pytest.raises(KeyboardInterrupt):
+            sweep(task, search, out=out, recipe=RECIPE)
+    begun = read_run(out / "trial-000")
+    assert len(begun.epochs) == 1
+    (run_,) = sweep(task, search, out=out, recipe=RECIPE).runs
+    assert run_.recipe == begun.recipe
+    assert run_.epochs[0] == begun.epochs[0]
 
 
 @pytest.mark.slow

@@ -5,7 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from paper.data.cifar10 import CIFAR10, augment, load_cifar10, normalise
+from diffprune.lab.image_batches import Examples
+from paper.data.cifar10 import CIFAR10, augment, halved, load_cifar10, normalise
 from paper.data.download import cache_folder
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uint8)
@@ -53,6 +54,23 @@ def test_normalised_images_have_the_scale_of_the_data_set():
     images = torch.tensor([125.3, 123.0, 113.9]).view(1, 3, 1, 1).expand(2, 3, 32, 32)
     assert normalise(images).abs().max() == 0
     assert normalise(images + 63).flatten(2).mean(dim=(0, 2))[0].item() == 1
+
+
+def test_half_the_side_are_means_of_four_pixels():
+    images = torch.from_numpy(IMAGES).permute(0, 3, 1, 2)
+    found = halved(Examples(images, torch.arange(12)))
+    four = images[5, 1, 2:4, 30:32].double().mean()
+    assert found.images.shape == (12, 3, 16, 16)
+    assert found.images.dtype == torch.uint8
+    assert abs(found.images[5, 1, 1, 15].item() - four) <= 0.5
+    assert found.labels.tolist() == [*range(12)]
+
+
+def test_small_images_are_shifted_less():
+    column = torch.arange(16, dtype=torch.uint8).expand(200, 3, 16, 16) * 10
+    shifts = (augment(column)[:, 0, 0, 8] - normalise(column)[:, 0, 0, 8]) * 63 / 10
+    assert set(shifts.round().int().tolist()) <= {*range(-3, 3)}
+    assert len(set(shifts.round().int().tolist())) > 3
 
 
 def test_an_augmented_image_is_a_shifted_and_perhaps_mirrored_one():

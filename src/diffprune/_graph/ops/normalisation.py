@@ -51,10 +51,11 @@ def layer_norm(
     bias: Value | None = None,
     *_options: Anything,
 ) -> Axes:
-    """Statistics over the last axes, which are frozen; RMS norm alike."""
+    """Statistics over the last axes, which they couple; RMS norm alike."""
     last = x.axes[-len(shape) :]
-    for axis in last:
-        call.freeze(axis, _WHY)
+    for length, axis in zip(shape, last, strict=True):
+        call.couple(axis, _WHY)
+        call.require(length, axis)
     for vector in (weight, bias):
         if isinstance(vector, Value):
             for axis, theirs in zip(last, vector.axes, strict=True):
@@ -73,7 +74,7 @@ def group_norm(
     """Statistics over the channels of one group: groups can be cut, only as a whole."""
     channels = x.axes[1]
     group, within = call.split(channels, [groups, x.shape[1] // groups])
-    call.freeze(within, _WHY)
+    call.couple(within, _WHY)
     call.require(groups, group)
     call.match(channels, weight, bias)
     call.layer_widths(weight, num_channels=channels)

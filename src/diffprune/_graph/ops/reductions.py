@@ -68,6 +68,19 @@ def statistic(
     return _without(x, dims, keepdim=bool(kept))
 
 
+def average(
+    call: Call, x: Value, dim: Anything = None, *args: Anything, **kwargs: Anything
+) -> Axes:
+    """Mean and variance: one that keeps its dimension is that of a norm."""
+    is_kept = len(call.shape) == len(x.axes)
+    if isinstance(dim, bool) or not is_kept or not call.is_used:
+        return statistic(call, x, dim, *args, **kwargs)
+    dims = _dims(x, dim)
+    for d in dims:
+        call.couple(x.axes[d], "a statistic is taken over it")
+    return _without(x, dims, keepdim=True)
+
+
 def extremum(
     call: Call, x: Value, dim: Anything = None, *args: Anything, **kwargs: Anything
 ) -> Axes:
@@ -86,10 +99,8 @@ def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> Axes
     return tuple(axes)
 
 
-_STATISTICS = (
-    aten.mean, aten.var, aten.std, aten.amax, aten.amin, aten.prod, aten.median,
-    aten.var_mean, aten.std_mean, aten.aminmax,
-)  # fmt: skip
+_AVERAGES = (aten.mean, aten.var, aten.std, aten.var_mean, aten.std_mean)
+_STATISTICS = (aten.amax, aten.amin, aten.prod, aten.median, aten.aminmax)
 # Of zeros, these are a position, a logarithm or a truth value.
 _NOT_ZERO = (aten.argmax, aten.argmin, aten.logsumexp, aten.all, aten.any)
 
@@ -98,6 +109,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(
         (aten.linalg_vector_norm, aten.norm), OpRule(norm, zeros=zero_if_first)
     ),
+    **dict.fromkeys(_AVERAGES, OpRule(average, zeros=zero_if_first)),
     **dict.fromkeys(_STATISTICS, OpRule(statistic, zeros=zero_if_first)),
     **dict.fromkeys(_NOT_ZERO, OpRule(statistic)),
     **dict.fromkeys((aten.max, aten.min), OpRule(extremum)),

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from diffprune._core.amounts import UNITS, absolute
 from diffprune.errors import ArgumentError, UnknownNameError
 
 Trust = Annotated[
@@ -69,7 +70,8 @@ def parse_budget(specs: Sequence[str]) -> dict[str, float | str]:
     """Read limits such as `macs=0.3`; several may stand in one, with commas.
 
     Raises:
-        ArgumentError: If a limit lacks its name or its amount.
+        ArgumentError: If a limit lacks its name or its amount, or is no amount.
+        UnknownNameError: If nothing of that name can be limited.
 
     Examples:
         >>> parse_budget(["macs=0.3,size=200 kB"])
@@ -85,7 +87,45 @@ def _parse_limit(spec: str) -> tuple[str, float | str]:
             f"`{spec}` is no limit: type `--budget macs=0.3` for three tenths of the "
             "multiply-adds."
         )
+    if name not in UNITS:
+        raise UnknownNameError(
+            f"a budget cannot limit `{name}`; there are {', '.join(UNITS)}."
+        )
+    read = _number(amount)
+    absolute(read, 1.0, name)
+    return name, read
+
+
+def _number(text: str) -> float | str:
     try:
-        return name, float(amount)
+        return float(text)
     except ValueError:
-        return name, amount
+        return text
+
+
+def read_values(words: Sequence[str]) -> dict[str, list[float | str]]:
+    """Read values as they are typed: numbers, or amounts with a unit.
+
+    Raises:
+        ArgumentError: If there is no name, no value, or no such amount of a cost.
+
+    Examples:
+        >>> read_values(["macs=0.5,0.3", "latency=5ms"])
+        {'macs': [0.5, 0.3], 'latency': ['5ms']}
+    """
+    values = dict[str, list[float | str]]()
+    for word in words:
+        name, equals, typed = word.partition("=")
+        if not (name and equals and typed):
+            raise ArgumentError(
+                f"`{word}` does not say what to vary: type `--vary macs=0.5,0.3,0.1`."
+            )
+        values.setdefault(name, []).extend(map(_value, typed.split(",")))
+    for name in values.keys() & UNITS.keys():
+        for value in values[name]:
+            absolute(value, 1.0, name)
+    return values
+
+
+def _value(text: str) -> float | str:
+    return int(text) if text.isdigit() else _number(text)

@@ -1,7 +1,7 @@
 """`diffprune shrink`: a smaller network from the command line, without training."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -46,6 +46,13 @@ def shrink(  # noqa: PLR0913 - options of a command
             metavar="", help="Fit what is left to what the whole network computes."
         ),
     ] = True,
+    norms: Annotated[
+        Literal["narrow", "exact"] | None,
+        typer.Option(
+            help="Cut widths that norms run over, such as the stream of a transformer "
+            "(usual with a refit), or leave them whole."
+        ),
+    ] = None,
     freeze: Annotated[
         list[str] | None,
         typer.Option(metavar="PATTERN", help="Layers to leave as they are."),
@@ -86,6 +93,7 @@ def shrink(  # noqa: PLR0913 - options of a command
             out or Path("runs") / f"{trained.name}-small",
             device,
             refit=refit,
+            norms=norms,
             round_to=round_to,
             freeze=freeze or (),
         )

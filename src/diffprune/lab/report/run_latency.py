@@ -12,8 +12,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.files import stored_size
 from diffprune._core.interleaved import time_in_turns
+from diffprune._core.tensor_files import stored_size
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, DiffpruneError
 from diffprune.gates.penalty import named_gates

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import diffprune
 from diffprune._core.copying import copied
-from diffprune._core.files import read_tensors
+from diffprune._core.tensor_files import read_tensors
 from diffprune._io import load_pruned
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError

@@ -11,6 +11,7 @@ from diffprune._core.door import door
 from diffprune._core.files import written_whole
 from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.runs.records import Outcome, Run
+from diffprune.lab.training.recipe import Recipe
 
 _ENDINGS: Final = (".svg", ".png", ".html")
 
@@ -21,11 +22,17 @@ class Front:
 
     Attributes:
         runs: From the largest network to the smallest.
-        best: Names of those that no other beats in both error and multiply-adds.
+        best: Names of those that no other beats in everything that counts: in both
+            error and multiply-adds, or in the goals of a search.
+        searched: What a search looked for; the table shows it.
+        given_up: Names of trials that a search stopped early, because they were
+            hopeless; their runs are unfinished.
     """
 
     runs: tuple[Run, ...]
     best: frozenset[str]
+    searched: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data, for JSON: what each run has come to."""
@@ -37,13 +44,15 @@ class Front:
     def table(self) -> Table:
         """A line for each run; a star for those on the front."""
         table = Table()
-        for name in ("run", "MACs", "parameters", "validation %", "test %", "front"):
+        costs = ("MACs", "parameters", "validation %", "test %", "front")
+        for name in ("run", *self.searched, *costs):
             table.add_column(name, justify="left" if name == "run" else "right")
         for run in self.runs:
             end = outcome_of(run)
             validation = end.validation_error
             table.add_row(
                 run.name,
+                *(_value(run.recipe, name) for name in self.searched),
                 f"{end.macs:,}",
                 f"{end.parameters:,}",
                 "" if validation is None else f"{validation:.2f}",
@@ -100,3 +109,10 @@ def outcome_of(run: Run) -> Outcome:
     """What a finished run ended with; a front has no others."""
     assert run.outcome is not None  # noqa: S101 - unfinished ones are left out
     return run.outcome
+
+
+def _value(recipe: Recipe, name: str) -> str:
+    """A number of a recipe, or a limit of its budget, for the table."""
+    limits = recipe.budget or {}
+    value = limits[name] if name in limits else getattr(recipe, name)
+    return value if isinstance(value, str) else f"{value:.3g}"

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from diffprune._budget.budget import absolute
+from diffprune._core.amounts import UNITS, absolute
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.lab.training.recipe import COSTS, Recipe
+from diffprune.lab.training.recipe import Recipe
 
 _NOT_VARIED: Final = {"name", "budget", "gate", "pruner"}
 
@@ -49,46 +49,14 @@ def make_points(
     return points
 
 
-def read_values(words: Sequence[str]) -> dict[str, list[float | str]]:
-    """Read values as they are typed: numbers, or amounts with a unit.
-
-    Raises:
-        ArgumentError: If there is no name, or no value.
-
-    Examples:
-        >>> read_values(["macs=0.5,0.3", "latency=5ms"])
-        {'macs': [0.5, 0.3], 'latency': ['5ms']}
-    """
-    values = dict[str, list[float | str]]()
-    for word in words:
-        name, equals, typed = word.partition("=")
-        if not (name and equals and typed):
-            raise ArgumentError(
-                f"`{word}` does not say what to vary: type `--vary macs=0.5,0.3,0.1`."
-            )
-        values.setdefault(name, []).extend(map(_number, typed.split(",")))
-    return values
-
-
-def _number(text: str) -> float | str:
-    try:
-        return int(text) if text.isdigit() else float(text)
-    except ValueError:
-        return text
-
-
 def _varied(recipe: Recipe, name: str, value: float | str) -> Recipe:
-    numbers = [
-        f.name
-        for f in fields(Recipe)
-        if f.name not in {"name", "budget", "gate", "pruner"}
-    ]
-    if name in COSTS:
+    numbers = [f.name for f in fields(Recipe) if f.name not in _NOT_VARIED]
+    if name in UNITS:
         absolute(value, 1.0, name)  # raises, before anything is trained
         return replace(recipe, budget={name: value}, strength=None)
     if name not in numbers:
         raise UnknownNameError(
-            f"a sweep cannot vary `{name}`; there are {', '.join(COSTS)} of a budget "
+            f"a sweep cannot vary `{name}`; there are {', '.join(UNITS)} of a budget "
             f"and {', '.join(numbers)} of a recipe."
         )
     pressure = {"budget": None} if name == "strength" else {}

@@ -7,12 +7,13 @@ compared and written as JSON.
 import inspect
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 import torch
 
 from diffprune._budget import Budget
+from diffprune._core.amounts import UNITS
 from diffprune._core.door import check_fields, door
 from diffprune._core.types import Amount, Count, Natural, Seed
 from diffprune._pruner import Pruner
@@ -20,9 +21,6 @@ from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates import Gate
 from diffprune.lab import defaults
 from diffprune.lab.formatting import listed
-
-COSTS: Final = tuple(f.name for f in fields(Budget) if f.name != "steps")
-"""What a budget can limit."""
 
 _SOME_UNITS: Final = 8
 _GIVEN_OTHERWISE: Final = {
@@ -93,6 +91,11 @@ class Recipe:
                 f"training needs at least one epoch, got {self.epochs}.\n"
                 "Type `--epochs 1` or more, or leave it out for the usual number."
             )
+        if self.clip_norm == 0:
+            raise ArgumentError(
+                "clip_norm must be more than 0: gradients of length 0 train nothing. "
+                "Leave it out to keep gradients as they are."
+            )
         if self.strength is not None and self.budget is not None:
             raise ArgumentError(
                 "a budget finds its own strength: give a recipe `strength=` or "
@@ -159,9 +162,9 @@ def check_recipe(recipe: Recipe) -> None:
         UnknownNameError: If there is no such cost or option; it lists those there are.
     """
     for name in recipe.budget or ():
-        if name not in COSTS:
+        if name not in {*UNITS, "pretrained"}:
             raise UnknownNameError(
-                f"a budget cannot limit `{name}`; there are {listed(COSTS)}."
+                f"a budget cannot limit `{name}`; there are {listed(UNITS)}."
             )
     if recipe.budget is not None:
         Budget(**dict[str, Any](recipe.budget))

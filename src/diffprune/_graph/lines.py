@@ -1,0 +1,72 @@
+"""Which line of the user's code made an op. Knows nothing of axes or integers.
+
+torch can note the whole stack of calls as text on every node of a trace, which takes a
+good part of its time. One line of it is shown, so one place is noted here.
+"""
+
+import linecache
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import torch
+from torch import fx, nn
+from torch.fx import config
+
+_SWITCH: Final = "do_not_emit_stack_traces"
+_PLACE: Final = "diffprune_place"
+_NOT_USERS: Final = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+_LAYERS: Final = str(Path(nn.__file__).parent)
+
+
+def note_line_(nodes: Iterable[fx.Node], until: str) -> None:
+    """Note on nodes the line of a `forward` that is running, the innermost of a user.
+
+    Args:
+        nodes: What the line has made.
+        until: The file whose frame is around the user's code.
+    """
+    place = _innermost(until)
+    for node in nodes:
+        node.meta.setdefault("custom", {})[_PLACE] = place
+
+
+def line_of(node: fx.Node) -> str:
+    """The line that made a node, as `file.py:12: code`; nothing if it is unknown."""
+    place = node.meta.get("custom", {}).get(_PLACE)
+    if place is None:
+        return ""
+    path, number = place
+    return f"{Path(path).name}:{number}: {linecache.getline(path, number).strip()}"
+
+
+def _innermost(until: str) -> tuple[str, int] | None:
+    """The innermost `forward` outside of torch; failing that, of torch's layers."""
+    frame: FrameType | None = sys._getframe(3)  # noqa: SLF001 - its only name
+    place = None
+    while frame is not None and frame.f_code.co_filename != until:
+        if frame.f_code.co_name == "forward":
+            path = frame.f_code.co_filename
+            if not path.startswith(_NOT_USERS):
+                return path, frame.f_lineno
+            if path.startswith(_LAYERS):
+                place = place or (path, frame.f_lineno)
+        frame = frame.f_back
+    return place
+
+
+@contextmanager
+def without_stack_traces() -> Generator[None]:
+    """Let torch note no stacks on nodes, where it can be told so."""
+    before = getattr(config, _SWITCH, None)
+    if before is None:  # an older torch always notes them
+        yield
+        return
+    setattr(config, _SWITCH, True)
+    try:
+        yield
+    finally:
+        setattr(config, _SWITCH, before)

@@ -1,0 +1,59 @@
+import os
+import platform
+import subprocess
+import sys
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from diffprune.lab.sweeps import heartbeat
+from diffprune.lab.sweeps.heartbeat import SILENCE, beating, is_alive, sign_
+
+NOW = datetime.now(tz=UTC)
+
+
+def test_who_signs_is_alive():
+    notes = {}
+    sign_(notes.__setitem__)
+    assert notes["process"] == os.getpid()
+    assert is_alive(notes, NOW)
+
+
+@pytest.mark.parametrize("host", [platform.node(), "elsewhere"])
+def test_silence_is_death_wherever(host):
+    notes = {"host": host, "process": os.getpid(), "seen": time.time() - SILENCE - 1}
+    assert not is_alive(notes, NOW)
+    assert is_alive(notes | {"seen": time.time() - SILENCE + 60}, NOW)
+
+
+def test_a_process_of_this_machine_that_ended_is_dead_at_once():
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    notes = {"host": platform.node(), "process": ended.pid, "seen": time.time()}
+    assert not is_alive(notes, NOW)
+    assert is_alive(notes | {"host": "elsewhere"}, NOW)
+
+
+def test_who_never_signed_counts_from_the_start():
+    assert is_alive({}, NOW)
+    assert not is_alive({}, NOW - timedelta(seconds=SILENCE + 1))
+
+
+def test_a_heart_beats_again_after_a_failure(monkeypatch):
+    monkeypatch.setattr(heartbeat, "BEAT", 0.01)
+    seen = []
+
+    def note(_, value):
+        seen.append(value)
+        if len(seen) == 1:
+            raise OSError
+
+    with beating(note, OSError):
+        until = time.time() + 10
+        while len(seen) < 3 and time.time() < until:
+            time.sleep(0.01)
+    beats = len(seen)
+    assert beats >= 3
+    time.sleep(0.05)
+    assert len(seen) == beats
