@@ -199,9 +199,11 @@ def norms_table(root: Path) -> str:
     header += [
         f"{p:g}, {norms}" for p in narrow_norms.PARTS for norms in narrow_norms.NORMS
     ]
-    path = root / "results" / narrow_norms.RECORD.name
-    found = [narrow_norms.Result(**row) for row in _load(path)["results"]]
-    return _table(header, narrow_norms.means(found), narrow_norms.COMMAND)
+    try:
+        found = narrow_norms.read(root / "results" / "narrow_norms.json")
+    except ArgumentError:
+        return _missing(narrow_norms.COMMAND)
+    return _table(header, narrow_norms.means(found), "")
 
 
 TABLES: Final[Mapping[str, MakeTable]] = {
