@@ -204,7 +204,7 @@ def share(plan: str) -> float:
 
     Examples:
         >>> share("at once"), round(share("by 0.5"), 2)
-        (0.2, 0.4)
+        (0.2, 0.39)
     """
     if plan == NARROW:
         return TARGET
