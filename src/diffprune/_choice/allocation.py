@@ -18,7 +18,7 @@ from diffprune._core.types import Float
 
 Widths: TypeAlias = Float[Tensor, " groups"]
 
-FLOOR: Final = 0.7
+FLOOR: Final = 0.6
 WASTE: Final = 0.02  # a choice that leaves this much of a limit unused is good
 LEAST_UNITS: Final = 2
 _LEAST_PART: Final = 0.05
@@ -26,7 +26,6 @@ _HALVINGS: Final = 40
 _TRIES: Final = 10
 _STEPS: Final = 256
 _FREE: Final = 1e-30
-_ROUNDING: Final = 1e-3  # of a unit: parts are found by halving
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,9 @@ def _most_used(widths: Sequence[int], costs: Costs) -> float:
 def _part_floors(whole: Sequence[int], costs: Costs, floor: float) -> list[int]:
     """How narrow groups may become: a part of what they would be, all shrunk alike."""
     part = floor * uniform_part(whole, costs)
-    return [math.ceil(max(part, _LEAST_PART) * size - _ROUNDING) for size in whole]
+    return [
+        max(math.floor(part * size), math.ceil(_LEAST_PART * size)) for size in whole
+    ]
 
 
 def uniform_part(sizes: Sequence[int], costs: Costs) -> float:
