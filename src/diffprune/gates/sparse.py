@@ -127,5 +127,5 @@ def _dense(name: str, tensors: dict[str, Tensor], like: Tensor) -> Tensor:
     )
     if not (inside and values.dtype == like.dtype):
         raise ArgumentError(f"the indices of `{name}` do not fit {tuple(like.shape)}")
-    flat = torch.zeros(like.numel(), dtype=like.dtype)
-    return flat.scatter_(0, indices.long(), values).view(like.shape)
+    flat = tensor_files.new_like(like).zero_().view(-1)
+    return flat.index_copy_(0, indices.long(), values).view(like.shape)
