@@ -1,4 +1,4 @@
-"""What users ask for: how much of each cost, and by when. Knows no model."""
+"""What users ask for: how much of each cost, and by when."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Safetensors files that carry a digest, and are read once. Knows no models.
+"""Safetensors files that carry a digest, and are read once.
 
 Every byte is digested on its way from the file into memory, while it is still in the
 processor's cache. A file may belong to another: then it also carries a digest of that.

@@ -1,4 +1,4 @@
-"""Remove what a model does not use. Knows no method that made it so."""
+"""Remove what a model does not use."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

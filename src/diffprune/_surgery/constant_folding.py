@@ -1,4 +1,4 @@
-"""Move constants that units carry into the layers that read them. Knows no deadness.
+"""Move constants that units carry into the layers that read them.
 
 A filter with zero weights and a bias still adds something to the next layer. Where that
 layer has a bias and no zero padding, the bias can say it instead. Elsewhere one unit

@@ -1,4 +1,4 @@
-"""Inputs of our own that a model accepts, drawn like the example's. Knows no groups.
+"""Inputs of our own that a model accepts, drawn like the example's.
 
 Whether a removal is exact must not depend on the example: zeros, or a single row, say
 nothing. What is drawn stays as close to the example as the model insists on.

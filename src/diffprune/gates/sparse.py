@@ -1,4 +1,4 @@
-"""Store a model with many zeros: values and their places. Knows no gates, no pickle.
+"""Store a model with many zeros: values and their places.
 
 The file is in the safetensors format. A tensor that is smaller that way is stored as
 the values that are not zero and their flat indices; the header says which, as JSON.
