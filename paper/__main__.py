@@ -22,7 +22,7 @@ from diffprune.lab.formatting import listed
 from diffprune.lab.report import write_report
 from diffprune.lab.training.task import MakeTask
 from paper import frontier as front, recipes as r, step_times as times
-from paper.ablations import live_removal, sigma, zeta
+from paper.ablations import live_removal, sigma, stopping, zeta
 from paper.comparison import run as comparison
 from paper.comparison.systems import METHODS
 from paper.data.download import DATA_VARIABLE
@@ -48,7 +48,12 @@ app: Final = typer.Typer(
     no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False
 )
 
-ABLATIONS: Final = {"sigma": sigma, "zeta": zeta, "live_removal": live_removal}
+ABLATIONS: Final = {
+    "sigma": sigma,
+    "stopping": stopping,
+    "zeta": zeta,
+    "live_removal": live_removal,
+}
 STEPS: Final = {
     "wrn-28-10": "wrn/step.json",
     "wrn-10-2": "wrn/epochs.json",
@@ -56,41 +61,38 @@ STEPS: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Experiment:
     """A table of the paper.
 
     Attributes:
-        task: What is trained for it.
-        recipes: With which numbers, by seed; what takes longest comes last.
         table: From our runs to the table, next to what the paper says.
+        runs: What is trained for it, and how; what takes longest comes last.
     """
 
-    task: MakeTask
-    recipes: tuple[r.MakeRecipe, ...]
     table: Callable[[Sequence[Run]], Table]
+    runs: tuple[tuple[MakeTask, r.MakeRecipe], ...]
+
+
+def _experiment(
+    table: Callable[[Sequence[Run]], Table], names: Sequence[str]
+) -> Experiment:
+    return Experiment(table, tuple(r.TASKS[name] for name in names))
 
 
 EXPERIMENTS: Final[Mapping[str, Experiment]] = {
-    "lenet5": Experiment(
-        task=r.lenet5_mnist,
-        recipes=(
-            r.table1_sigmoid, r.table1_softmax, r.table1_dense, r.table1_sigmoid_kept,
-        ),
-        table=lenet5_table,
+    "lenet5": _experiment(
+        lenet5_table,
+        ("lenet5-sigmoid", "lenet5-sigmoid-fading", "lenet5-softmax", "lenet5-dense",
+         "lenet5-sigmoid-kept"),
     ),
-    "wrn": Experiment(
-        task=r.wide_wrn_cifar10,
-        recipes=(
-            r.wide_wrn_dense, r.wide_wrn_low_budget, r.wide_wrn_high_budget,
-            r.wide_wrn_low, r.wide_wrn_high,
-        ),
-        table=wide_resnet_table,
+    "wrn": _experiment(
+        wide_resnet_table,
+        ("wrn-10-2-dense", "wrn-10-2-low-budget", "wrn-10-2-high-budget",
+         "wrn-10-2-low", "wrn-10-2-high"),
     ),
-    "wrn-10-1": Experiment(
-        task=r.small_wrn_cifar10,
-        recipes=(r.small_wrn_high, r.small_wrn_low, r.small_wrn_dense),
-        table=wide_resnet_table,
+    "wrn-10-1": _experiment(
+        wide_resnet_table, ("wrn-10-1-high", "wrn-10-1-low", "wrn-10-1-dense")
     ),
 }  # fmt: skip
 
@@ -183,10 +185,10 @@ def table(
         chosen = _named(EXPERIMENTS, name)
         records = results or RESULTS / name
         for seed in range(seeds if run else 0):
-            for make in chosen.recipes:
-                recipe = make(seed)
+            for make_task, make_recipe in chosen.runs:
+                recipe = make_recipe(seed)
                 asked = replace(recipe, epochs=epochs or recipe.epochs)
-                _train_once(Job(chosen.task, asked, out / asked.folder_name))
+                _train_once(Job(make_task, asked, out / asked.folder_name))
                 copy_record(out / asked.folder_name, records / asked.folder_name)
                 say(f"Record written to {records / asked.folder_name}.")
         runs = read_records(records)
@@ -283,7 +285,9 @@ def frontier(
     )
 )
 def ablation(
-    name: Annotated[str, typer.Argument(help="`sigma`, `zeta` or `live_removal`.")],
+    name: Annotated[
+        str, typer.Argument(help="`sigma`, `stopping`, `zeta` or `live_removal`.")
+    ],
     *,
     run: DoRun = False,
 ) -> None:

@@ -19,7 +19,7 @@ from paper.records import RESULTS, copy_record
         (["train", "lenet5-sigmoid", "--data-dir", "empty"], "mnist was not found"),
         (["table1", "--methods", "l1"], "there is no `l1`; there are `dense`"),
         (["frontier", "--aim", "tiny"], "there are `small`, `medium`"),
-        (["ablation", "beta"], "there are `sigma`, `zeta`, `live_removal`"),
+        (["ablation", "beta"], "there are `sigma`, `stopping`, `zeta`"),
         (["steps", "wrn"], "there are `wrn-28-10`, `wrn-10-2`, `wrn-10-1`"),
         (["report", "nowhere"], "`nowhere` holds no run"),
     ],
@@ -80,7 +80,7 @@ def test_a_table_is_run_where_it_is_asked_to(paper, monkeypatch, toy, recipe, tm
     def tiny(seed):
         return replace(recipe, name="lenet5-sigmoid", seed=seed)
 
-    chosen = replace(EXPERIMENTS["lenet5"], task=toy, recipes=(tiny,))
+    chosen = replace(EXPERIMENTS["lenet5"], runs=((toy, tiny),))
     monkeypatch.setattr(commands, "EXPERIMENTS", {"lenet5": chosen})
     asked = ("table", "lenet5", "--run", "--seeds", "2", "--epochs", "1")
     done = paper(*asked, "--results", "kept")
@@ -127,13 +127,14 @@ def test_a_report_shows_what_is_published(paper, tmp_path):
 
 def test_every_run_of_an_experiment_has_a_folder_of_its_own():
     for experiment in EXPERIMENTS.values():
-        made = [make(seed) for make in experiment.recipes for seed in range(2)]
+        made = [make(seed) for _, make in experiment.runs for seed in range(2)]
         assert len({recipe.folder_name for recipe in made}) == len(made)
 
 
 def test_every_experiment_prints_a_table_of_its_runs(done, lines_of):
     for experiment in EXPERIMENTS.values():
-        run = replace(done, recipe=experiment.recipes[0](0))
+        _, make_recipe = experiment.runs[0]
+        run = replace(done, recipe=make_recipe(0))
         text = "".join(lines_of(experiment.table([run])))
         assert f"{run.epochs[-1].test_error:.2f}" in text
 
