@@ -20,9 +20,10 @@ from diffprune.lab.cli.output import examples, said_plainly, say, show, show_jso
 from diffprune.lab.cli.run_jobs import Job, result, run_job
 from diffprune.lab.formatting import listed
 from diffprune.lab.report import write_report
+from diffprune.lab.runs.records import METRICS, SUMMARY
 from diffprune.lab.training.task import MakeTask
 from paper import frontier as front, recipes as r, step_times as times
-from paper.ablations import live_removal, sigma, stopping, zeta
+from paper.ablations import fading, live_removal, sigma, zeta
 from paper.comparison import run as comparison
 from paper.comparison.systems import METHODS
 from paper.data.download import DATA_VARIABLE
@@ -50,7 +51,7 @@ app: Final = typer.Typer(
 
 ABLATIONS: Final = {
     "sigma": sigma,
-    "stopping": stopping,
+    "fading": fading,
     "zeta": zeta,
     "live_removal": live_removal,
 }
@@ -154,15 +155,20 @@ def train(
     epilog=examples(
         "python -m paper table lenet5",
         "python -m paper table wrn",
-        "python -m paper table lenet5 --run --seeds 3  # anew; for hours",
+        "python -m paper table lenet5 --run --recipes lenet5-sigmoid  # an hour or two",
+        "python -m paper table lenet5 --run --seeds 3  # every row; for a day",
     )
 )
-def table(
+def table(  # noqa: PLR0913 - options of a command
     name: Annotated[
         str, typer.Argument(help="`lenet5`: Table 1 of the paper; `wrn`: section 4.2.")
     ],
     *,
     run: DoRun = False,
+    recipes: Annotated[
+        list[str] | None,
+        typer.Option(help="With --run: one row, such as `wrn-10-2-low`; or more."),
+    ] = None,
     seeds: Seeds = 1,
     epochs: Epochs = None,
     results: Annotated[
@@ -177,20 +183,22 @@ def table(
 ) -> None:
     """Print a table of the paper next to our runs of it.
 
-    With --run, train what is missing first: hours on a processor. Interrupted, the same
-    command goes on. As JSON, our runs alone, one after the other.
+    With --run, train what is missing first: hours on a processor. Interrupted, it keeps
+    a record of what there is, and the same command goes on. As JSON, our runs alone,
+    one after the other.
     """
     _use(data_dir)
     with said_plainly():
         chosen = _named(EXPERIMENTS, name)
         records = results or RESULTS / name
+        rows = {make_recipe(0).name: (t, make_recipe) for t, make_recipe in chosen.runs}
+        asked_for = [_named(rows, one) for one in recipes or rows]
         for seed in range(seeds if run else 0):
-            for make_task, make_recipe in chosen.runs:
+            for make_task, make_recipe in asked_for:
                 recipe = make_recipe(seed)
                 asked = replace(recipe, epochs=epochs or recipe.epochs)
-                _train_once(Job(make_task, asked, out / asked.folder_name))
-                copy_record(out / asked.folder_name, records / asked.folder_name)
-                say(f"Record written to {records / asked.folder_name}.")
+                job = Job(make_task, asked, out / asked.folder_name)
+                _train_and_keep(job, records / asked.folder_name)
         runs = read_records(records)
     if as_json:
         show_json([run.to_dict() for run in runs])
@@ -286,7 +294,7 @@ def frontier(
 )
 def ablation(
     name: Annotated[
-        str, typer.Argument(help="`sigma`, `stopping`, `zeta` or `live_removal`.")
+        str, typer.Argument(help="`sigma`, `fading`, `zeta` or `live_removal`.")
     ],
     *,
     run: DoRun = False,
@@ -372,9 +380,15 @@ def report(
     show(f"Written to {path}; open it in a browser.")
 
 
-def _train_once(job: Job) -> None:
-    if not (job.folder / "summary.json").exists():
-        run_job(job)
+def _train_and_keep(job: Job, record: Path) -> None:
+    """Train what is not finished; keep a record, even if that is interrupted."""
+    try:
+        if not (job.folder / SUMMARY).exists():
+            run_job(job)
+    finally:
+        if (job.folder / METRICS).exists():
+            copy_record(job.folder, record)
+            say(f"Record written to {record}.")
 
 
 def _figures(

@@ -64,17 +64,8 @@ def lenet5_mnist_validated(recipe: Recipe) -> Task:
 
 def lenet5_mnist_fading(recipe: Recipe) -> Task:
     """LeNet-5 on all of MNIST, with strengths that fade, so that closing ends."""
-    return _resting(lenet5_mnist(recipe), recipe)
-
-
-def lenet5_mnist_validated_fading(recipe: Recipe) -> Task:
-    """The same on 55,000 images; 5,000 are held out, to choose with."""
-    return _resting(lenet5_mnist_validated(recipe), recipe)
-
-
-def _resting(task: Task, recipe: Recipe) -> Task:
-    start, end = (min(epoch / recipe.epochs, 1.0) for epoch in _REST)
-    return fading_task(task, recipe, start=start, end=end)
+    start, end = (epoch / recipe.epochs for epoch in _REST)
+    return fading_task(lenet5_mnist(recipe), recipe, start=start, end=end)
 
 
 def lenet5_digits(recipe: Recipe) -> Task:
