@@ -5,28 +5,26 @@ trains first, keeps a record, and says where.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
-from rich.table import Table
 
 from diffprune.errors import UnknownNameError
-from diffprune.lab import Run
 from diffprune.lab.cli.options import AsJson, RunFolders
 from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
 from diffprune.lab.cli.run_jobs import Job, result, run_job
 from diffprune.lab.formatting import listed
 from diffprune.lab.report import write_report
 from diffprune.lab.runs.records import METRICS, SUMMARY
-from diffprune.lab.training.task import MakeTask
 from paper import frontier as front, recipes as r, step_times as times
 from paper.ablations import fading, live_removal, sigma, zeta
 from paper.comparison import run as comparison
 from paper.comparison.systems import METHODS
 from paper.data.download import DATA_VARIABLE
+from paper.experiments import EXPERIMENTS
 from paper.published import lenet5_on_mnist
 from paper.records import (
     RESULTS,
@@ -36,12 +34,7 @@ from paper.records import (
     write_figures,
 )
 from paper.tables.comparison_table import comparison_table, read_comparison
-from paper.tables.lenet5_table import lenet5_table
-from paper.tables.wide_resnet_table import (
-    NETWORKS,
-    SmallNetwork,
-    wide_resnet_table,
-)
+from paper.tables.wide_resnet_table import NETWORKS, SmallNetwork
 
 ValueT = TypeVar("ValueT")
 
@@ -61,41 +54,6 @@ STEPS: Final = {
     "wrn-10-1": "wrn-10-1/epochs.json",
 }
 
-
-@dataclass(frozen=True)
-class Experiment:
-    """A table of the paper.
-
-    Attributes:
-        table: From our runs to the table, next to what the paper says.
-        runs: What is trained for it, and how; what takes longest comes last.
-    """
-
-    table: Callable[[Sequence[Run]], Table]
-    runs: tuple[tuple[MakeTask, r.MakeRecipe], ...]
-
-
-def _experiment(
-    table: Callable[[Sequence[Run]], Table], names: Sequence[str]
-) -> Experiment:
-    return Experiment(table, tuple(r.TASKS[name] for name in names))
-
-
-EXPERIMENTS: Final[Mapping[str, Experiment]] = {
-    "lenet5": _experiment(
-        lenet5_table,
-        ("lenet5-sigmoid", "lenet5-sigmoid-fading", "lenet5-softmax", "lenet5-dense",
-         "lenet5-sigmoid-kept"),
-    ),
-    "wrn": _experiment(
-        wide_resnet_table,
-        ("wrn-10-2-dense", "wrn-10-2-low-budget", "wrn-10-2-high-budget",
-         "wrn-10-2-low", "wrn-10-2-high"),
-    ),
-    "wrn-10-1": _experiment(
-        wide_resnet_table, ("wrn-10-1-high", "wrn-10-1-low", "wrn-10-1-dense")
-    ),
-}  # fmt: skip
 
 DataDir = Annotated[
     Path | None,

@@ -7,7 +7,7 @@ import pytest
 
 from diffprune.lab import read_run
 from paper import __main__ as commands, frontier as front, recipes
-from paper.__main__ import EXPERIMENTS
+from paper.experiments import EXPERIMENTS
 from paper.records import RESULTS, copy_record
 
 
