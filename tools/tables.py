@@ -21,8 +21,8 @@ from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
 from paper import frontier as front, step_times
-from paper.__main__ import EXPERIMENTS
 from paper.ablations import live_removal, sigma, zeta
+from paper.experiments import EXPERIMENTS
 from paper.records import read_figures, read_records
 from paper.tables.comparison_table import comparison_table, read_comparison
 
