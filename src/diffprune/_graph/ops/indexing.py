@@ -166,7 +166,7 @@ def embedding(call: Call, weight: Value, indices: Value, *_options: Anything) ->
 def embedding_bag(
     call: Call, weight: Value, *_indices_and_options: Anything
 ) -> list[Axes]:
-    """y[bag, d] = the sum, mean or maximum of w[x, d] in the bag; then what it counts."""
+    """y[bag, d] = sum, mean or maximum of w[x, d] in the bag; then what it counts."""
     call.freeze(weight.axes[0], "its rows are looked up by number")
     call.layer_widths(weight, embedding_dim=weight.axes[1])
     (bags, _), *counts = call.shapes
