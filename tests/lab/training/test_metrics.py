@@ -18,7 +18,7 @@ def test_an_error_is_a_mean_of_examples(toy, recipe):
 def test_examples_that_are_partly_wrong_tell_nothing_about_certainty(
     toy, recipe, shape
 ):
-    def error(outputs, labels):
+    def error(_outputs, labels):
         return torch.full_like(labels, 0.25, dtype=torch.float32).view(shape)
 
     task = replace(toy(recipe), error=error)
