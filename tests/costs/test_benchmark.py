@@ -32,3 +32,8 @@ def test_it_reads_as_a_table(pair):
     ]  # fmt: skip
     assert [row.split()[0] for row in rows] == ["dense", "small"]
     assert "<table>" in found._repr_html_()
+
+
+def test_nothing_is_said_while_it_measures(pair, capfd):
+    dp.benchmark(*pair, torch.rand(1, 300), rounds=2)
+    assert capfd.readouterr() == ("", "")

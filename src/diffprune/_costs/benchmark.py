@@ -1,5 +1,6 @@
 """Measure networks against each other: seconds, memory, bytes, and what is saved."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -177,6 +178,8 @@ def in_bytes(count: int) -> str:
 
 
 def _peak_memory(model: nn.Module, call: Call) -> int:
+    # Torch's profiler looks at this when it is first used, and talks without it.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     with one_thread(), torch.no_grad():
         call()  # what is made once is not counted
         with profile(

@@ -28,6 +28,19 @@ def test_a_large_run_stays_a_few_megabytes(make_run, tmp_path):
     assert path.read_text().count('id="gate-') == 12
 
 
+def test_gates_that_a_budget_held_open_are_not_drawn(make_run, tmp_path):
+    folder = make_run("steered", gates={"fc": 8})
+    html = write_report([folder], tmp_path / "learned.html", measure=False).read_text()
+    assert "How the gates decided" in html
+    metrics = folder / "metrics.jsonl"
+    epochs = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for epoch in epochs:
+        epoch["prob_open"] = {"fc": [1.0] * len(epoch["prob_open"]["fc"])}
+    metrics.write_text("".join(json.dumps(epoch) + "\n" for epoch in epochs))
+    html = write_report([folder], tmp_path / "held.html", measure=False).read_text()
+    assert "How the gates decided" not in html
+
+
 @pytest.mark.parametrize("field", ["name", "gate"])
 def test_hostile_names_stay_text(make_run, tmp_path, field):
     gates = {HOSTILE if field == "gate" else "fc": 8}

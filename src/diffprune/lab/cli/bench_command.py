@@ -1,6 +1,5 @@
 """`diffprune bench`: what the networks of a run cost on this machine."""
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +46,6 @@ def bench(
     All take turns on one thread of the processor, so the ratios hold on a busy machine.
     *Speed* is that of the dense network in PyTorch, times so much: more is faster.
     """
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # the profiler talks to stderr
     with said_plainly():
         check_runs(run)
     say("Each network is run in turn; this takes some seconds.")

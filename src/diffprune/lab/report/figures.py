@@ -148,9 +148,12 @@ def curves(scene: Scene) -> list[Figure]:
 
 
 def gates(scene: Scene) -> list[Figure]:
-    """How open probabilities spread over time, a plot for each gate."""
+    """How open probabilities spread over time, a plot for each gate.
+
+    None if all gates were held open, as a budget holds them: it decides itself.
+    """
     rows = scene.datasets["gates"]
-    if scene.shown is None or not rows:
+    if scene.shown is None or all(row["bin"] == BINS - 1 for row in rows):
         return []
     lowest = min(BINS // 2, *(row["bin"] for row in rows)) / BINS
     return [

@@ -51,7 +51,8 @@ class Epoch:
         steps: Of the optimizer; zero in records that do not say.
         processor_seconds: What the processor gave to training, all threads together:
             where a machine is shared, it tells more than `seconds`.
-        test_examples: That the test error is a mean of; zero where it is not known.
+        test_examples: That the test error is a mean of, each right or wrong; zero where
+            it is not known.
         worth: By gate, what its units are worth on average; one is the mean over all
             units of all gates. Without gates that are known there is none.
     """
@@ -91,7 +92,8 @@ class Outcome:
         validation_error: If there is validation data.
         test_error: Of the network as it was saved.
         seconds: Training alone, all epochs.
-        test_examples: That the test error is a mean of; zero where it is not known.
+        test_examples: That the test error is a mean of, each right or wrong; zero where
+            it is not known.
     """
 
     raw: Widths

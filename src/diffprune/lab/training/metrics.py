@@ -15,7 +15,11 @@ from diffprune.lab.training.task import Loader, Task
 
 
 class ErrorRate(NamedTuple):
-    """A mean error in percent, and of how many examples."""
+    """A mean error in percent, and of how many examples.
+
+    Their number says how certain the mean is if each is right or wrong. Where an
+    example can be partly wrong, as pixels of an image are, it is zero: unknown.
+    """
 
     percent: float
     examples: int
@@ -32,7 +36,9 @@ def error_rate(model: nn.Module, task: Task, loader: Loader) -> ErrorRate:
                 for inputs, targets in loader
             ]
         )
-    return ErrorRate(100 * errors.mean(dtype=torch.float64).item(), len(errors))
+    percent = 100 * errors.mean(dtype=torch.float64).item()
+    is_counted = errors.ndim == 1 and bool(((errors == 0) | (errors == 1)).all())
+    return ErrorRate(percent, len(errors) if is_counted else 0)
 
 
 def measure_epoch(
