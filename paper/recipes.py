@@ -63,7 +63,7 @@ def lenet5_mnist_validated(recipe: Recipe) -> Task:
 
 
 def lenet5_mnist_fading(recipe: Recipe) -> Task:
-    """LeNet-5 on all of MNIST, with strengths that fade, so that closing ends."""
+    """LeNet-5 on all of MNIST, with strengths that fade."""
     start, end = (epoch / recipe.epochs for epoch in _REST)
     return fading_task(lenet5_mnist(recipe), recipe, start=start, end=end)
 

@@ -1,4 +1,4 @@
-"""What strengths that fade do to a long run: the runs of `sigma`, and closing ends.
+"""What strengths that fade do to a long run: those of `sigma`, with a milder end.
 
 `python -m paper ablation fading` prints the table. Its runs differ from those with
 sigma = 1 of `python -m paper ablation sigma` in one thing: strengths are whole for as
