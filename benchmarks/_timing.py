@@ -1,4 +1,4 @@
-"""Two things timed against each other; knows nothing of what they are.
+"""Two things timed against each other.
 
 A benchmark file exposes `measure() -> tuple[Measurement, ...]`; `python -m benchmarks`
 runs them all, prints one table and writes one record per file.

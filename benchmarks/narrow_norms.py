@@ -8,6 +8,7 @@ that were held out for choosing.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import fmean
 from typing import Final, Literal, final
 
@@ -19,6 +20,7 @@ import diffprune as dp
 from diffprune._core.interleaved import one_thread
 from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Examples
+from paper.records import read_figures
 
 from ._records import RESULTS, write
 
@@ -166,6 +168,15 @@ def _train_(model: nn.Module, data: Examples) -> None:
 def _error(model: nn.Module, data: Examples) -> float:
     wrong = model.eval()(data.images).argmax(1) != data.labels
     return round(100 * float(wrong.float().mean()), 2)
+
+
+def read(path: Path = RECORD) -> list[Result]:
+    """What is recorded.
+
+    Raises:
+        ArgumentError: If there is no record.
+    """
+    return [Result(**row) for row in read_figures(path, COMMAND)["results"]]
 
 
 def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from benchmarks import narrow_norms, strengths as strength_runs
+from benchmarks import closing_plans, narrow_norms, strengths as strength_runs
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
@@ -199,9 +199,21 @@ def norms_table(root: Path) -> str:
     header += [
         f"{p:g}, {norms}" for p in narrow_norms.PARTS for norms in narrow_norms.NORMS
     ]
-    path = root / "results" / narrow_norms.RECORD.name
-    found = [narrow_norms.Result(**row) for row in _load(path)["results"]]
-    return _table(header, narrow_norms.means(found), narrow_norms.COMMAND)
+    try:
+        found = narrow_norms.read(root / "results" / "narrow_norms.json")
+    except ArgumentError:
+        return _missing(narrow_norms.COMMAND)
+    return _table(header, narrow_norms.means(found), "")
+
+
+def plans_table(root: Path) -> str:
+    """Errors of networks whose units leave sooner or later."""
+    header = ["start", "equal", "network", *closing_plans.PLANS, closing_plans.NARROW]
+    try:
+        found = closing_plans.read(root / "results" / "closing_plans.json")
+    except ArgumentError:
+        return _missing(closing_plans.COMMAND)
+    return _table(header, closing_plans.means(found), "")
 
 
 TABLES: Final[Mapping[str, MakeTable]] = {
@@ -226,6 +238,7 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     ),
     "budgets": budgets,
     "narrow-norms": norms_table,
+    "closing-plans": plans_table,
     "choice": choice(choice_table.summary),
     "choice-details": choice(choice_table.details),
     "frontier": frontier,

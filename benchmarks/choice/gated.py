@@ -69,6 +69,20 @@ def train(
     steps = length(images / BATCH, target, is_pretrained=is_pretrained)
     image = task.data().train.images[:1]
     budget = dp.Budget(macs=target, steps=steps, pretrained=is_pretrained)
+    small, spent = prune(model, task, seed, budget, rate)
+    total = (spent + charged) / task.examples
+    assert macs(small, image) <= macs(whole, image)  # noqa: S101 - it only shrinks
+    return Trained(small, steps, charged, total, time.process_time() - start)
+
+
+def prune(
+    model: nn.Module, task: Task, seed: int, budget: dp.Budget, rate: float
+) -> tuple[nn.Module, float]:
+    """Train a model to a budget; the small one, and what all steps cost.
+
+    The cost is in images that pass forward and backward through the whole network.
+    """
+    steps = budget.needed_steps()
     pruner = dp.Pruner(model, task.data().train.images[:2], budget=budget)
     optimizer = task.optimizer(pruner.parameter_groups(lr=rate), rate)
     spent, part = 0.0, 1.0
@@ -80,10 +94,7 @@ def train(
         _set_rate(optimizer, rate * schedule(step, steps))
         if _step(model, pruner, optimizer, stream) is not None:
             part = pruner.shape().macs / pruner.dense.macs
-    small = pruner.finalize().eval()
-    total = (spent + charged) / task.examples
-    assert macs(small, image) <= macs(whole, image)  # noqa: S101 - it only shrinks
-    return Trained(small, steps, charged, total, time.process_time() - start)
+    return pruner.finalize().eval(), spent
 
 
 def length(dense_steps: float, target: float, *, is_pretrained: bool) -> int:

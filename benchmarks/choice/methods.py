@@ -10,8 +10,10 @@ from benchmarks.choice.names import (
     BY_HAND,
     GATED,
     GATED_SCRATCH,
+    LASSO,
     LOT,
     OURS,
+    PEER,
     REFIT,
     SCRATCH,
 )
@@ -48,5 +50,6 @@ def compared(peers: Sequence[str], compute: float) -> list[str]:
         return [OURS, *peers, LOT, *with_refit]
     telling = [OURS, GATED, peers[0], peers[0] + REFIT, SCRATCH]
     if compute == 1:
-        return [*telling, GATED_SCRATCH]
+        lasso = [LASSO] if peers[0].startswith(PEER) else []
+        return [*telling, GATED_SCRATCH, *lasso]
     return [*telling, *peers[1:], LOT + REFIT]

@@ -14,6 +14,8 @@ BY_HAND: Final = ("magnitude L1, by hand", "magnitude L2, by hand")
 PEER: Final = "TP "
 """How the names of Torch-Pruning's ways begin."""
 
+LASSO: Final = f"{PEER}group lasso"
+
 
 def is_peer(name: str) -> bool:
     """Whether this is a choice of units that others make."""

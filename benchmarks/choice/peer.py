@@ -19,8 +19,8 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.choice.names import PEER
 from benchmarks.choice.ours import Cut, fitting_charge
-from benchmarks.choice.tasks import Task, calibration
-from benchmarks.choice.training import macs
+from benchmarks.choice.tasks import BATCH, Task, calibration
+from benchmarks.choice.training import macs, train_
 from diffprune._choice import refit_
 from diffprune._shrink.shrink import FITTING
 
@@ -29,6 +29,7 @@ HALVINGS = 10
 MOST_PRUNED = 0.95
 _SLOPES = 512  # images for Taylor's gradients
 _CURVES = 128  # images, one by one, for Hessian's
+_LASSO = 5e-4
 
 Kept = Mapping[str, Mapping[int, list[int]]]
 
@@ -88,6 +89,38 @@ def cut(
         refit_(small, model, kept, data)
         charged += fitting_charge(found.part)
     return Cut(small, charged, found.seconds + time.process_time() - start)
+
+
+def sparse_cut(
+    model: nn.Module, task: Task, seed: int, target: float, *, steps: int, rate: float
+) -> Cut:
+    """Train with Torch-Pruning's group lasso, then cut by the norms of groups.
+
+    This is what its own recipe does for CIFAR-10, strength included. The steps are
+    charged; they pass through the whole network.
+
+    Raises:
+        CannotError: If no ratio gets there.
+    """
+    begin = time.process_time()
+    sparse = copy.deepcopy(model).to(memory_format=torch.contiguous_format)
+    image = task.data().train.images[:1]
+    pruner = tp.pruner.GroupNormPruner(
+        sparse,
+        image,
+        importance=tp.importance.GroupMagnitudeImportance(p=2),
+        reg=_LASSO,
+        global_pruning=True,
+        ignored_layers=[sparse.get_submodule(task.head)],
+        num_heads=_heads(sparse),
+        in_channel_groups={},
+        out_channel_groups={},
+    )
+    train_(sparse, task, 200 + seed, steps, rate, pruner.regularize)
+    seconds = time.process_time() - begin
+    found = cut(sparse, task, seed, target, Way("L2", isomorphic=False), refit=False)
+    charged = found.charged + steps * BATCH
+    return Cut(found.model, charged, found.seconds + seconds)
 
 
 @dataclass(frozen=True)

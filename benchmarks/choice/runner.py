@@ -16,9 +16,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from benchmarks.choice import gated, peer, record
+from benchmarks.choice import gated, ours, peer, record
 from benchmarks.choice.methods import compared, maker
-from benchmarks.choice.names import BY_HAND, GATED, GATED_SCRATCH
+from benchmarks.choice.names import BY_HAND, GATED, GATED_SCRATCH, LASSO
 from benchmarks.choice.record import Record
 from benchmarks.choice.tasks import BATCH, RATES, TASKS, Task
 from benchmarks.choice.training import macs, quality, train_
@@ -43,7 +43,7 @@ class Part:
         tasks: Names of tasks.
         methods: Names of methods.
         targets: Parts of the multiply-adds.
-        seeds: Seeds.
+        seeds: Seeds; if given, others than the usual ones, too.
     """
 
     tasks: Collection[str] = ()
@@ -65,8 +65,9 @@ def run(part: Part) -> None:
     """Make all that is missing of a part of the table."""
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")  # Torch-Pruning's own, and torch's about oneDNN
-    free = [(seed, 0.0) for seed in SEEDS]
-    trained = [(seed, compute) for seed in SEEDS for compute in COMPUTES]
+    seeds = part.seeds or SEEDS
+    free = [(seed, 0.0) for seed in seeds]
+    trained = [(seed, compute) for seed in seeds for compute in COMPUTES]
     for seed, compute in [*free, *trained]:
         for asked in _cells(part.tasks or TASKS, seed, compute):
             if part.has(asked):
@@ -173,8 +174,13 @@ def _small(task: Task, asked: Record) -> tuple[nn.Module, Record]:
         model, figures = torch.load(path, weights_only=False)
         return model, replace(asked, **figures)
     whole = _dense(task, asked.seed)
-    found = _gated if asked.method in {GATED, GATED_SCRATCH} else _cut
-    model, figures = found(whole, task, asked)
+    if asked.method in {GATED, GATED_SCRATCH}:
+        model, figures = _gated(whole, task, asked)
+    elif asked.method == LASSO:
+        model, figures = _trained(_lasso(whole, task, asked), whole, task, asked)
+    else:
+        cut = maker(asked.method)(whole, task, asked.seed, asked.target)
+        model, figures = _trained(cut, whole, task, asked)
     if figures["steps"]:
         _save((model, figures), path)
     return model, replace(asked, **figures)
@@ -207,11 +213,22 @@ def _part(model: nn.Module, whole: nn.Module, task: Task) -> float:
     return macs(model, image) / macs(whole, image)
 
 
-def _cut(
-    whole: nn.Module, task: Task, asked: Record
+def _lasso(whole: nn.Module, task: Task, asked: Record) -> ours.Cut:
+    """What is cut after half of the compute went into making weights sparse."""
+    return peer.sparse_cut(
+        whole,
+        task,
+        asked.seed,
+        asked.target,
+        steps=round(asked.compute * task.steps / 2),
+        rate=asked.rate * task.rate,
+    )
+
+
+def _trained(
+    cut: ours.Cut, whole: nn.Module, task: Task, asked: Record
 ) -> tuple[nn.Module, dict[str, Any]]:
-    """What a method cuts, trained as long as asked."""
-    cut = maker(asked.method)(whole, task, asked.seed, asked.target)
+    """What was cut, trained as long as asked."""
     part = _part(cut.model, whole, task)
     images = asked.compute * task.examples - cut.charged
     steps = max(0, int(images / part / BATCH)) if asked.compute else 0

@@ -96,10 +96,11 @@ def cifar10() -> Data:
 def _split(train: Examples, test: Examples, count: int) -> Data:
     held_out = torch.arange(count, count + NUM_HELD_OUT)
     parts = train.take(torch.arange(count)), train.take(held_out)
-    return Data(*map(_normal, (*parts, test.take(torch.arange(NUM_TEST)))))
+    return Data(*map(normal, (*parts, test.take(torch.arange(NUM_TEST)))))
 
 
-def _normal(examples: Examples) -> Examples:
+def normal(examples: Examples) -> Examples:
+    """Examples whose colours have mean zero and variance one; grey ones as they are."""
     if examples.images.shape[1] == 1:
         return examples
     return Examples(normalise(examples.images), examples.labels)
@@ -142,15 +143,18 @@ def _narrow_vit(part: float) -> nn.Module:
     return ViT(4 * max(1, round(16 * part)), 4, max(1, round(128 * part)))
 
 
-def _adam(parameters: Iterable[Any], rate: float) -> Optimizer:
+def adam(parameters: Iterable[Any], rate: float) -> Optimizer:
+    """Adam as it comes."""
     return Adam(parameters, lr=rate)
 
 
-def _adamw(parameters: Iterable[Any], rate: float) -> Optimizer:
+def adamw(parameters: Iterable[Any], rate: float) -> Optimizer:
+    """AdamW with the decay of vision transformers."""
     return AdamW(parameters, lr=rate, weight_decay=0.05)
 
 
-def _sgd(parameters: Iterable[Any], rate: float) -> Optimizer:
+def sgd(parameters: Iterable[Any], rate: float) -> Optimizer:
+    """SGD with the momentum and decay of residual networks."""
     return SGD(parameters, lr=rate, momentum=0.9, nesterov=True, weight_decay=5e-4)
 
 
@@ -164,7 +168,7 @@ TASKS: Final = {
             "fc2",
             mnist,
             is_shifted=False,
-            optimizer=_adam,
+            optimizer=adam,
             rate=1e-3,
             epochs=5,
             targets=(0.5, 0.25, 0.1, 0.05),
@@ -176,7 +180,7 @@ TASKS: Final = {
             "head",
             cifar10,
             is_shifted=True,
-            optimizer=_sgd,
+            optimizer=sgd,
             rate=0.1,
             epochs=4,
         ),
@@ -187,7 +191,7 @@ TASKS: Final = {
             "head",
             cifar10,
             is_shifted=True,
-            optimizer=_adamw,
+            optimizer=adamw,
             rate=2e-3,
             epochs=8,
             narrow=_narrow_vit,
@@ -199,7 +203,7 @@ TASKS: Final = {
             "head",
             mnist,
             is_shifted=False,
-            optimizer=_adam,
+            optimizer=adam,
             rate=3e-3,
             epochs=5,
         ),

@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -24,8 +25,24 @@ class Quality:
     loss: float
 
 
-def train_(model: nn.Module, task: Task, seed: int, steps: int, rate: float) -> None:
-    """Train with a fresh optimizer: a short warm-up, then half a cosine to zero."""
+def train_(
+    model: nn.Module,
+    task: Task,
+    seed: int,
+    steps: int,
+    rate: float,
+    after_backward: Callable[[nn.Module], object] | None = None,
+) -> None:
+    """Train with a fresh optimizer: a short warm-up, then half a cosine to zero.
+
+    Args:
+        model: What to train.
+        task: Its data and optimizer.
+        seed: Of the order of the data.
+        steps: How many.
+        rate: Peak learning rate.
+        after_backward: Called with the model before every step of the optimizer.
+    """
     optimizer, stream = (
         task.optimizer(model.parameters(), rate),
         batches(task, seed),
@@ -37,6 +54,8 @@ def train_(model: nn.Module, task: Task, seed: int, steps: int, rate: float) -> 
             group["lr"] = rate * schedule(step, steps)
         optimizer.zero_grad()
         cross_entropy(model(images), labels).backward()
+        if after_backward is not None:
+            after_backward(model)
         optimizer.step()
     model.eval()
 

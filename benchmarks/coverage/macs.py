@@ -1,4 +1,4 @@
-"""Multiply-accumulates of each operation in a run; knows nothing of modules."""
+"""Multiply-accumulates of each operation in a run."""
 
 from typing import Any
 

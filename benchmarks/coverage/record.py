@@ -1,4 +1,4 @@
-"""One line per attempt, on disk; knows neither models nor libraries."""
+"""One line per attempt, on disk."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Random values for every parameter and statistic; knows nothing of pruning.
+"""Random values for every parameter and statistic.
 
 Fresh models hide mistakes: zero biases, unit norm scales and 1e-6 layer scales make a
 dropped constant or a swapped channel invisible. Scrambling in float64 also makes every

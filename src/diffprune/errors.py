@@ -1,4 +1,4 @@
-"""Everything diffprune raises on purpose; knows nothing of what raised it.
+"""Everything diffprune raises on purpose.
 
 Each error is also the builtin a caller would expect, so `except ValueError` works.
 """

@@ -152,14 +152,18 @@ def total(outputs, _):
     return sum(out.square().mean() for out in found)
 
 
+# Gate gradients alone: the weights that read are computed, or a product of two units is
+# what is read, so no linear map of single units is there to be watched.
 PLAIN = {
     "bilinear",
     "weight_norm",
+    "weight_norm_columns",
     "weight_norm_hooks",
     "einsum_dots",
     "einsum_attention",
     "cosine_classifier",
     "ensemble",
+    "gram",
     "tied_autoencoder",
     *(name for name in ZOO if name.startswith("torch_")),  # attention of torch itself
 }

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from diffprune.errors import MissingPackageError
+from diffprune.errors import MissingPackageError, StorageError
 from diffprune.lab import read_run, train
 from diffprune.lab.tensorboard_events import scalars, tensorboard
 
@@ -47,7 +47,16 @@ def test_repeated_epochs_replace_the_earlier_ones(toy, recipe, tmp_path):
 def test_nothing_is_written_before_an_epoch(tmp_path):
     with tensorboard(tmp_path / "events"):
         pass
-    assert not (tmp_path / "events").exists()
+    assert not list((tmp_path / "events").iterdir())
+
+
+def test_a_folder_that_cannot_be_is_refused_before_training(tmp_path):
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(StorageError, match="file"),
+        tensorboard(tmp_path / "file" / "events"),
+    ):
+        pass
 
 
 def test_without_tensorboard_it_says_what_to_install(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import diffprune as dp
 from diffprune import testing
 from diffprune.surgery import mask
 from generator import random_network
+from zoo import replayed
 
 CHUNK, CHUNKS = 25, 20
 # In these nothing can be removed. That there are so few, and that none is refused, is
@@ -21,6 +22,7 @@ def test_random_networks_have_groups_and_are_cut_exactly(chunk):
         model, x = random_network(seed)
         groups = dp.find_groups(model, x)
         assert groups.groups or seed in WITHOUT_GROUPS, f"seed {seed}: {groups}"
+        torch.testing.assert_close(replayed(groups, model, x), [model(x)])
         testing.check_removal(model, x, groups=groups, seed=seed)
 
 

@@ -24,47 +24,75 @@ train(digits, Recipe(name="mine", epochs=1, strength=1e-4), out="run")
 """
 
 
+FORKS = """
+import os, sys
+{first}
+for code in {codes!r}:
+    sys.stdout.flush()
+    if os.fork() == 0:
+        exec(code, {{"__name__": "__main__"}})
+        print("modules:", *sys.modules)
+        sys.stdout.flush()
+        os._exit(0)
+    os.wait()
+"""
+
+
 def modules(code, folder=None):
     """Names of all modules that are loaded after running code in a new process."""
-    script = f"{code}\nimport sys; print('modules:', *sys.modules)"
-    command = [sys.executable, "-c", script]
+    return modules_after([code], folder)[0]
+
+
+def modules_after(codes, folder=None, *, first=""):
+    """The same for several pieces of code, each in a fork of a process that did first.
+
+    Importing torch takes longer than all the rest, so it is done once for all.
+    """
+    script = FORKS.format(first=first, codes=list(codes))
     done = subprocess.run(  # noqa: S603 - our own words
-        command, capture_output=True, text=True, check=True, cwd=folder
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=folder,
     )
-    return set(done.stdout.rpartition("modules:")[2].split())
+    found = done.stdout.split("modules:")[1:]
+    assert len(found) == len(codes), done.stderr
+    return [set(names.split("\n")[0].split()) for names in found]
 
 
-def loaded(code):
-    """Names of the packages among them."""
-    return {name.partition(".")[0] for name in modules(code)}
+def packages(names):
+    """Names of the packages among modules."""
+    return {name.partition(".")[0] for name in names}
 
 
-def parts(code, folder=None):
-    """Names of the parts of diffprune among them, and of the paper."""
-    names = modules(code, folder)
+def parts(names):
+    """Names of the parts of diffprune among modules, and of the paper."""
     paper = {name for name in names if name.partition(".")[0] == "paper"}
     return paper | {n.split(".")[1] for n in names if n.startswith("diffprune.")}
 
 
 def test_the_bare_import_does_not_even_need_torch():
-    assert not loaded("import diffprune") & {"torch", "rich", "typer", *OPTIONAL}
+    found = packages(modules("import diffprune"))
+    assert not found & {"torch", "rich", "typer", *OPTIONAL}
 
 
-def test_nothing_optional_is_imported():
-    """Not by the whole library, nor by what the commands start with."""
-    code = f"{ALL_NAMES}; import diffprune.lab.cli.run_jobs, diffprune.lab.demo"
-    assert loaded(code) & set(OPTIONAL) == set()
-
-
-def test_a_saved_model_is_loaded_without_the_parts_that_train():
-    found = parts("import diffprune; diffprune.load_pruned")
-    assert "_io" in found
-    assert (
-        found & {"_pruner", "_budget", "_costs", "_shrink", "_export", "lab"} == set()
+def test_an_import_brings_along_what_is_used(tmp_path):
+    everything, loading, training = modules_after(
+        [
+            f"{ALL_NAMES}; import diffprune.lab.cli.run_jobs, diffprune.lab.demo",
+            "import diffprune; diffprune.load_pruned",
+            TASK,
+        ],
+        tmp_path,
+        first="import torch",
     )
-
-
-def test_training_a_model_of_your_own_needs_nothing_of_the_paper(tmp_path):
-    found = parts(TASK, tmp_path)
-    assert {"_pruner", "lab"} <= found
-    assert "paper" not in found
+    # Not by the whole library, nor by what the commands start with.
+    assert packages(everything) & set(OPTIONAL) == set()
+    # A saved model is loaded without the parts that train.
+    unused = {"_pruner", "_budget", "_costs", "_shrink", "_export", "lab"}
+    assert "_io" in parts(loading)
+    assert parts(loading) & unused == set()
+    # Training a model of your own needs nothing of the paper.
+    assert {"_pruner", "lab"} <= parts(training)
+    assert "paper" not in parts(training)

@@ -12,12 +12,12 @@ import diffprune as dp
 from diffprune.errors import ArgumentError
 
 STEPS = 60
-X = torch.randn(32, 1, 10, 10, generator=torch.Generator().manual_seed(0))
+X = torch.randn(32, 1, 8, 8, generator=torch.Generator().manual_seed(0))
 Y = (X.mean((1, 2, 3)) > 0).long()
 
 
 def gated(**options):
-    """conv 13 -> gate -> conv 17 -> gate -> flat 612 -> gate -> fc 41 -> gate -> fc."""
+    """conv 13 -> gate -> conv 17 -> gate -> flat 272 -> gate -> fc 41 -> gate -> fc."""
     torch.manual_seed(0)
     return nn.Sequential(
         nn.Conv2d(1, 13, 3),
@@ -27,8 +27,8 @@ def gated(**options):
         nn.ReLU(),
         dp.Gate(17, **options),
         nn.Flatten(),
-        dp.Gate(612, **options),
-        nn.Linear(612, 41),
+        dp.Gate(272, **options),
+        nn.Linear(272, 41),
         nn.ReLU(),
         dp.Gate(41, **options),
         nn.Linear(41, 2),
@@ -72,7 +72,7 @@ def test_a_floor_holds_units_that_nobody_reads_any_more():
     floor = model[5]
     floor.min_open = 15
     with torch.no_grad():
-        model[8].weight[:, 9 * 36 :] *= 50  # hardly anybody reads nine of the filters
+        model[8].weight[:, 9 * 16 :] *= 50  # hardly anybody reads nine of the filters
     budget = dp.Budget(parameters=0.1, steps=STEPS)
     pruner = dp.Pruner(model, X[:4], budget=budget)
     optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-3))

@@ -29,9 +29,9 @@ from . import (
     torch_attention,
     transformers,
 )
-from .entry import Entry, Expect, Inputs, call
+from .entry import Entry, Expect, Inputs, call, replayed
 
-__all__ = ["ZOO", "Analysed", "Entry", "Expect", "analysed", "call"]
+__all__ = ["ZOO", "Analysed", "Entry", "Expect", "analysed", "call", "replayed"]
 
 ZOO: dict[str, Entry] = {
     **perceptrons.ENTRIES,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from .values import randomise_
 
@@ -74,3 +75,23 @@ def call(model: nn.Module, inputs: Inputs) -> object:
             return model(*inputs)
         case _:
             return model(inputs)
+
+
+def replayed(groups, model: nn.Module, inputs: Inputs) -> list[Tensor] | None:
+    """What the calls that were traced for these groups return, flattened.
+
+    None if a constant was lifted out of them, which a trace does not keep.
+    """
+    trace = groups.solution.traces[0]
+    tensors = dict(model.named_parameters(remove_duplicate=False))
+    tensors |= dict(model.named_buffers(remove_duplicate=False))
+    names = [node.name for node in trace.graph.nodes if node.op == "placeholder"]
+    free = [name for name in names if name not in trace.tensor_names]
+    leaves = pytree.tree_leaves(inputs)
+    if len(free) != len(leaves):
+        return None
+    given = dict(zip(free, leaves, strict=True))
+    known = {name: tensors[path] for name, path in trace.tensor_names.items()}
+    with torch.no_grad():
+        returned = trace.owner(*((given | known)[name] for name in names))
+    return pytree.tree_leaves(returned)

@@ -1,4 +1,4 @@
-"""All models of the table, zoo by zoo; knows neither how they are cut nor judged."""
+"""All models of the table, zoo by zoo."""
 
 from collections.abc import Iterator
 

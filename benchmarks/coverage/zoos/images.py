@@ -1,4 +1,4 @@
-"""Example images; knows nothing of the models that look at them."""
+"""Example images."""
 
 import functools
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Amounts of a cost as people type them, with and without units. Knows no torch."""
+"""Amounts of a cost as people type them, with and without units."""
 
 import math
 import re

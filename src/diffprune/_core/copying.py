@@ -1,4 +1,4 @@
-"""Deep copies of models that hold results of computations. Knows no layers.
+"""Deep copies of models that hold results of computations.
 
 torch refuses to copy a tensor that was computed with gradients: one that a model keeps
 from its last forward, or the weight that a hook of `weight_norm`, `spectral_norm` or

@@ -1,4 +1,4 @@
-"""Files that are whole or absent. Knows nothing of what is in them.
+"""Files that are whole or absent.
 
 A file is written beside its place, brought to the disk, and only then given its name:
 whatever happens on the way, the earlier file is intact.

@@ -1,4 +1,4 @@
-"""How long something takes, and a memory for the answers. Knows neither ops nor models.
+"""How long something takes, and a memory for the answers.
 
 A busy machine only ever makes things slower, so the fastest of several runs counts.
 """

@@ -1,4 +1,4 @@
-"""Costs that count: parameters, multiply-adds, bytes. Knows nothing of time."""
+"""Costs that count: parameters, multiply-adds, bytes."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""One op of a trace, run by itself at other widths. Knows shapes, not what ops do."""
+"""One op of a trace, run by itself at other widths."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

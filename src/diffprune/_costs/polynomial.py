@@ -1,4 +1,4 @@
-"""A cost as a polynomial in the widths of groups. Knows axes, but no gates or layers.
+"""A cost as a polynomial in the widths of groups.
 
 Every parameter, product or activation has one element per point of a grid: its size is
 the product of the lengths of its axes, and the length of an axis is a sum of products

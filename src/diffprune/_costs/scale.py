@@ -1,4 +1,4 @@
-"""What the time of an op is interpolated along. Knows atoms and lengths, not time."""
+"""What the time of an op is interpolated along."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

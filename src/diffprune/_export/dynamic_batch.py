@@ -1,4 +1,4 @@
-"""The batch dimension of example inputs. Knows tensors in nested structures, no model.
+"""The batch dimension of example inputs.
 
 A graph is only as general as what it was traced with: sizes 0 and 1 are taken for
 constants, so inputs are repeated until there are at least two examples.

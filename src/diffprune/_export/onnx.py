@@ -1,4 +1,4 @@
-"""A model as an ONNX file, checked in ONNX Runtime. Knows no pruning."""
+"""A model as an ONNX file, checked in ONNX Runtime."""
 
 import os
 import re

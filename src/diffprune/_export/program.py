@@ -1,4 +1,4 @@
-"""A model as a `.pt2` file that torch runs without its code. Knows no other runtime."""
+"""A model as a `.pt2` file that torch runs without its code."""
 
 import io
 import os

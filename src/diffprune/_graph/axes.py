@@ -1,4 +1,4 @@
-"""Axis algebra: what a tensor dimension is made of. Knows no tensors, ops or models.
+"""Axis algebra: what a tensor dimension is made of.
 
 Every dimension is an *axis*: a row-major product of factors, in the spirit of einops.
 A factor is an *atom* (units that can be kept or removed one by one) or a concatenation

@@ -1,4 +1,4 @@
-"""Which line of the user's code made an op. Knows nothing of axes or integers.
+"""Which line of the user's code made an op.
 
 torch can note the whole stack of calls as text on every node of a trace, which takes a
 good part of its time. One line of it is shown, so one place is noted here.

@@ -1,4 +1,4 @@
-"""One execution of a model as a graph of ATen calls. Knows nothing of axes.
+"""One execution of a model as a graph of ATen calls.
 
 Traces with `torch.export` (non-strict): high-level ops, parameters by name, shapes and
 module paths on every node, and the origin of integers from `sizes`.

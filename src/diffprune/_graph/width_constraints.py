@@ -1,4 +1,4 @@
-"""Which integers in a forward pass follow a cut, and which stop it. Knows no ops.
+"""Which integers in a forward pass follow a cut, and which stop it.
 
 An integer argument that must equal the length of an axis is safe if it was read from a
 module attribute (which a removal then sets), from a shape, or computed from these such

@@ -1,4 +1,4 @@
-"""Whether a saved model is a smaller version of this one. Knows no files.
+"""Whether a saved model is a smaller version of this one.
 
 Everything is decided before anything is changed. Widths and shapes only ever shrink, so
 whatever is larger in the file than in the model belongs to another model.

@@ -1,4 +1,4 @@
-"""Whether a saved state fits an optimizer, tensor by tensor. Knows no files.
+"""Whether a saved state fits an optimizer, tensor by tensor.
 
 The kernels of torch's optimizers trust their state: one of another shape is read and
 written past its end. Everything is therefore checked before anything is touched, and

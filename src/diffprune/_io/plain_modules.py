@@ -1,4 +1,4 @@
-"""Modules that pruning leaves in place of others, as data. Knows no model.
+"""Modules that pruning leaves in place of others, as data.
 
 A file can only ask for these, by name and with numbers: it never chooses what is run.
 """

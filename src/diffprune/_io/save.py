@@ -1,4 +1,4 @@
-"""Write a pruned model into a folder. Knows no method that pruned it."""
+"""Write a pruned model into a folder."""
 
 import io
 import os

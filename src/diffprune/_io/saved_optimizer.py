@@ -1,4 +1,4 @@
-"""The state of an optimizer as tensors and JSON. Knows no optimizer by name.
+"""The state of an optimizer as tensors and JSON.
 
 Parameters go by their names in the model, not by their order, so that the state finds
 them again in a fresh one.

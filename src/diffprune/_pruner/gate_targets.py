@@ -1,4 +1,4 @@
-"""What the gate of each group has to multiply. Knows no gates.
+"""What the gate of each group has to multiply.
 
 A closed gate must make every sum over its group blind to the unit. Where a parameter is
 one factor of the sum, that parameter is gated. Where two activations meet (queries and

@@ -1,4 +1,4 @@
-"""Example inputs that follow a model to other devices and types. Knows no gates."""
+"""Example inputs that follow a model to other devices and types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

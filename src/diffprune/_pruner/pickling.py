@@ -1,4 +1,4 @@
-"""What a pickled pruner consists of. Knows no pruner.
+"""What a pickled pruner consists of.
 
 A trace cannot be pickled. So what is kept is a plain model of the first shapes, from
 which the same gates can be made again, beside what a checkpoint holds.

@@ -1,4 +1,4 @@
-"""Apply a plan to a model. Knows no groups and no reasons, only names and indices."""
+"""Apply a plan to a model."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Remove what a model does not use. Knows no method that made it so."""
+"""Remove what a model does not use."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -86,6 +86,13 @@ def compaction(
     """Like `compact`, with the plan beside the model."""
     plain = _permanent(model)
     groups = find_groups(plain, example_inputs, **options)
+    return compaction_of_groups(plain, example_inputs, groups)
+
+
+def compaction_of_groups(
+    plain: ModuleT, example_inputs: ExampleInputs, groups: Groups
+) -> Removal[ModuleT]:
+    """Like `compaction`, of a model without masks whose groups are known."""
     fine = in_double(plain, example_inputs)  # folding must not round
     dead = _bury_(fine.model, groups, fine.inputs)
     keep = {group.name: at_least_one(~dead[group.atom]) for group in groups}

@@ -1,6 +1,6 @@
 """Masks over the units of groups: checked, and widened to widths hardware likes.
 
-Knows no tensors of the model; a mask says of every unit whether it stays.
+A mask says of every unit whether it stays.
 """
 
 from collections.abc import Collection, Mapping

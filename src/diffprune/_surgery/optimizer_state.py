@@ -1,4 +1,4 @@
-"""Let an optimizer follow parameters that were cut. Knows no optimizer by name.
+"""Let an optimizer follow parameters that were cut.
 
 Whatever an optimizer remembers per element of a parameter has the parameter's shape, or
 that shape with some dimensions reduced to one; it is cut in the same places. Scalars

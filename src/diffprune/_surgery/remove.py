@@ -1,4 +1,4 @@
-"""Remove units from a model: plan, apply, verify. Knows no criterion."""
+"""Remove units from a model: plan, apply, verify."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Random numbers that do not depend on how wide a layer is. Knows no models.
+"""Random numbers that do not depend on how wide a layer is.
 
 A wide layer draws more numbers than a narrow one, so two models of different widths
 cannot be compared in train mode with a seed alone. Here every element of a draw is the

@@ -1,4 +1,4 @@
-"""What a gate cannot work with, and what to write instead; knows only the arguments."""
+"""What a gate cannot work with, and what to write instead."""
 
 import math
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Approximate Bernoulli distributions over any base; knows no gates and no models."""
+"""Approximate Bernoulli distributions over any base."""
 
 from collections.abc import Sequence
 from typing import Self, cast

@@ -1,4 +1,4 @@
-r"""The mathematics of gates, as pure functions; knows no module and no distribution.
+r"""The mathematics of gates, as pure functions.
 
 A gate has one value per *unit*; units lie along the last dimension, and any leading
 dimensions are independent gates. Every choice of `u` shares one path:

@@ -1,4 +1,4 @@
-"""The transformation of `transform` for very many units; knows no other purpose.
+"""The transformation of `transform` for very many units.
 
 Same numbers, a third of the memory traffic: every step that can works in place, and the
 gradient is written out. Gradients of gradients take the readable route.

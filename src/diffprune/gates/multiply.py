@@ -1,4 +1,4 @@
-"""Multiplying a tensor by gate values; knows nothing of where the values come from.
+"""Multiplying a tensor by gate values.
 
 While a model is exported the product is one custom operator, so that whoever reads the
 graph finds each gate as a single node. Elsewhere it is a plain multiplication, which

@@ -1,4 +1,4 @@
-"""Store a model with many zeros: values and their places. Knows no gates, no pickle.
+"""Store a model with many zeros: values and their places.
 
 The file is in the safetensors format. A tensor that is smaller that way is stored as
 the values that are not zero and their flat indices; the header says which, as JSON.
@@ -127,5 +127,5 @@ def _dense(name: str, tensors: dict[str, Tensor], like: Tensor) -> Tensor:
     )
     if not (inside and values.dtype == like.dtype):
         raise ArgumentError(f"the indices of `{name}` do not fit {tuple(like.shape)}")
-    flat = torch.zeros(like.numel(), dtype=like.dtype)
-    return flat.scatter_(0, indices.long(), values).view(like.shape)
+    flat = tensor_files.new_like(like).zero_().view(-1)
+    return flat.index_copy_(0, indices.long(), values).view(like.shape)

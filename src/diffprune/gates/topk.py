@@ -1,4 +1,4 @@
-"""The largest entries of a vector, found fast; knows nothing of gates."""
+"""The largest entries of a vector, found fast."""
 
 import torch
 from torch import Tensor

@@ -1,7 +1,4 @@
-"""The paper's g: samples of anything become approximate Bernoulli samples.
-
-Knows neither modules nor distributions.
-"""
+"""The paper's g: samples of anything become approximate Bernoulli samples."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Gates on a layer's own parameters; knows layers only as holders of tensors."""
+"""Gates on a layer's own parameters."""
 
 from typing import Any, TypeVar
 

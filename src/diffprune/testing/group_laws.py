@@ -44,6 +44,7 @@ def check_groups(
         AssertionError: If the outputs change.
 
     Examples:
+        >>> import torch
         >>> model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
         >>> len(check_groups(model, torch.rand(4, 3)))
         1
@@ -87,6 +88,7 @@ def check_rule(
         RemovalError: If a removal changes the outputs.
 
     Examples:
+        >>> import torch
         >>> def cummax(call, x, dim):
         ...     call.freeze(x.axes[dim], "its elements depend on their order")
         ...     return x.axes

@@ -7,7 +7,10 @@ import pytest
 def test_a_model_of_the_users_own(diffprune):
     done = diffprune("inspect", "mine.py:model", "--input", "1,3")
     assert done.exit_code == 0, done.stderr
-    assert "mine.py:model: 50 parameters, 40 MACs, 1 group\n" in done.stdout
+    assert (
+        "mine.py:model: 1 group, 50 parameters, 40 MACs for these inputs\n"
+        in done.stdout
+    )
     assert "an output of the model" in done.stdout
 
 
@@ -62,6 +65,7 @@ def test_the_task_of_a_run_may_have_moved(in_finished, finished, tmp_path):
         (["mine.py:model"], "what does the model take? Add `--input 1,3,224,224`"),
         (["mine.py:model", "--input", "1x3"], "`1x3` is no shape"),
         (["mine.py:model", "--input", "1,4"], "does not accept the example inputs"),
+        (["mine.py:model", "--input", "1,4"], "for integers its type, `--input int64"),
         (["mine.py:model", "--input", "1,3", "--freeze", "9"], "no layer matches `9`"),
         (["."], "`.` holds no run"),
     ],

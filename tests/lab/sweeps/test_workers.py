@@ -6,6 +6,7 @@ from rich.console import Console
 from diffprune.errors import ArgumentError
 from diffprune.lab import Recipe, Search, read_run
 from diffprune.lab.sweeps import sweep, trials as run
+from diffprune.lab.sweeps.pareto import Front
 
 pytest.importorskip("optuna")
 RECIPE = Recipe(name="toy", epochs=2, batch_size=8, lr=1e-2)
@@ -22,6 +23,14 @@ def test_every_value_is_a_run_and_the_front_shows_them(task, tmp_path):
     console = Console(width=100, record=True)
     console.print(front.table())
     assert "macs=0.25" in console.export_text()
+
+
+def test_the_table_has_no_column_without_numbers(done):
+    def columns(run):
+        return [column.header for column in Front((run,), frozenset()).table().columns]
+
+    without = replace(done, outcome=replace(done.outcome, validation_error=None))
+    assert columns(done) == [*columns(without)[:3], "validation %", "test %", "front"]
 
 
 def test_the_figure_names_every_run(task, tmp_path):

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from diffprune._graph import ExampleInputs
+from diffprune._graph import ExampleInputs, check_accepts
 from diffprune.errors import ArgumentError
 
 _SPEC: Final = re.compile(
@@ -40,6 +40,19 @@ def parse_inputs(specs: Sequence[str]) -> ExampleInputs:
             f"give every input a name of its own, or none: {', '.join(specs)}.\n{_HELP}"
         )
     return named
+
+
+def check_typed(model: nn.Module, inputs: ExampleInputs) -> None:
+    """Refuse inputs that a model does not take, and say what else to type.
+
+    Raises:
+        ArgumentError: If the model cannot be run on them.
+    """
+    try:
+        check_accepts(model, inputs)
+    except ArgumentError as error:
+        reason = str(error).splitlines()[0]
+        raise ArgumentError(f"{reason}\n{_HELP}") from error
 
 
 def _parse(spec: str) -> tuple[str | None, Tensor]:

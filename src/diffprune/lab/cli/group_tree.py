@@ -52,8 +52,8 @@ def view(
         worth: Of a run, what a unit of each group is worth; one is a mean unit.
     """
     yield (
-        f"{title}: {groups.parameters():,} parameters, {groups.macs():,} MACs, "
-        f"{len(groups)} group{'' if len(groups) == 1 else 's'}"
+        f"{title}: {len(groups)} group{'' if len(groups) == 1 else 's'}, "
+        f"{groups.parameters():,} parameters, {groups.macs():,} MACs for these inputs"
     )
     if len(groups):
         yield _tree(groups, worth)

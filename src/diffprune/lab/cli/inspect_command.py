@@ -47,7 +47,10 @@ def inspect(
     from diffprune._graph import find_groups  # noqa: PLC0415
     from diffprune.errors import ArgumentError  # noqa: PLC0415
     from diffprune.lab.cli import group_tree as groups  # noqa: PLC0415 - imports torch
-    from diffprune.lab.cli.example_inputs import parse_inputs  # noqa: PLC0415
+    from diffprune.lab.cli.example_inputs import (  # noqa: PLC0415
+        check_typed,
+        parse_inputs,
+    )
     from diffprune.lab.cli.load_model import load_target  # noqa: PLC0415
 
     with said_plainly():
@@ -59,6 +62,8 @@ def inspect(
                 "what does the model take? Add `--input 1,3,224,224`, or whatever its "
                 "shape is."
             )
+        if given is not None:
+            check_typed(found.model, given)
         seen = find_groups(found.model, example_inputs, freeze=freeze or ())
     if as_json:
         show_json(groups.to_dict(seen, found.worth))

@@ -8,6 +8,7 @@ import typer
 
 from diffprune._core.amounts import UNITS, absolute
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.lab.formatting import listed
 
 Trust = Annotated[
     bool,
@@ -89,7 +90,7 @@ def _parse_limit(spec: str) -> tuple[str, float | str]:
         )
     if name not in UNITS:
         raise UnknownNameError(
-            f"a budget cannot limit `{name}`; there are {', '.join(UNITS)}."
+            f"a budget cannot limit `{name}`; there are {listed(UNITS)}."
         )
     read = _number(amount)
     absolute(read, 1.0, name)

@@ -1,4 +1,4 @@
-"""How plots look: fonts, lines, and colours that follow the page; knows no data.
+"""How plots look: fonts, lines, and colours that follow the page.
 
 Colours are CSS variables, which `style.css` sets for light, dark and paper. The series
 follow Okabe and Ito: told apart also by people who do not see all colours.

@@ -43,23 +43,26 @@ class Front:
 
     def table(self) -> Table:
         """A line for each run; a star for those on the front."""
-        table = Table()
-        costs = ("MACs", "parameters", "validation %", "test %", "front")
-        for name in ("run", *self.searched, *costs):
+        table = Table(box=None, pad_edge=False)
+        rows = [self._row(run) for run in self.runs]
+        named = {name: None for row in rows for name in row}  # in order, and each once
+        for name in named:
             table.add_column(name, justify="left" if name == "run" else "right")
-        for run in self.runs:
-            end = outcome_of(run)
-            validation = end.validation_error
-            table.add_row(
-                run.name,
-                *(_value(run.recipe, name) for name in self.searched),
-                f"{end.macs:,}",
-                f"{end.parameters:,}",
-                "" if validation is None else f"{validation:.2f}",
-                f"{end.test_error:.2f}",
-                "*" if run.name in self.best else "",
-            )
+        for row in rows:
+            table.add_row(*(row.get(name, "") for name in named))
         return table
+
+    def _row(self, run: Run) -> dict[str, str]:
+        end = outcome_of(run)
+        errors = {"validation": end.validation_error, "test": end.test_error}
+        return {
+            "run": run.name,
+            **{name: _value(run.recipe, name) for name in self.searched},
+            "MACs": f"{end.macs:,}",
+            "parameters": f"{end.parameters:,}",
+            **{f"{n} %": f"{e:.2f}" for n, e in errors.items() if e is not None},
+            "front": "*" if run.name in self.best else "",
+        }
 
     @door
     def figure(self, path: str | os.PathLike[str]) -> None:
