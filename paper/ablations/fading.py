@@ -17,7 +17,8 @@ from diffprune._core.interleaved import one_thread
 from diffprune.lab import Recipe, Task, train
 from paper.ablations import sigma
 from paper.ablations.sigma import Result
-from paper.recipes import fading_task, lenet5_digits
+from paper.fading_strengths import fading_task
+from paper.recipes import lenet5_digits
 
 SEEDS: Final = range(3)
 SIGMA: Final = 1.0
