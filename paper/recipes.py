@@ -19,7 +19,6 @@ import torch
 from torch import nn
 from torch.optim import SGD
 
-from diffprune import Pruner
 from diffprune.gates import Gate
 from diffprune.lab import Recipe, Task
 from diffprune.lab.digits import load_digits
@@ -27,6 +26,7 @@ from diffprune.lab.image_batches import Batches, Split
 from diffprune.lab.training.task import MakeTask, gate_of
 from paper.data.cifar10 import augment, halved, load_cifar10, normalise
 from paper.data.mnist import load_mnist
+from paper.fading_strengths import fading_task
 from paper.models.lenet5 import LeNet5, channels_last
 from paper.models.wide_resnet import WideResNet
 
@@ -40,7 +40,7 @@ _WIDE_HIGH: Final = 2.2e-4
 _SMALL_LOW: Final = {"group1.*": 3e-5, "group2.*": 3e-5, "group3.*": 3e-5}
 _SMALL_HIGH: Final = {"group1.*": 3e-5, "group2.*": 7e-5, "group3.*": 1e-4}
 
-_FADES, _FADED = 0.3, 0.75
+FADES, FADED = 0.3, 0.75
 """From when to when strengths of wide ResNets fade, in shares of the training."""
 _REST: Final = (30, 60)
 """From which to which epoch strengths of LeNet-5 fade: 45 whole ones in all."""
@@ -63,9 +63,9 @@ def lenet5_mnist_validated(recipe: Recipe) -> Task:
 
 
 def lenet5_mnist_fading(recipe: Recipe) -> Task:
-    """LeNet-5 on all of MNIST, with strengths that fade, so that closing ends."""
+    """LeNet-5 on all of MNIST; strengths fade, and then gates stay as they are."""
     start, end = (epoch / recipe.epochs for epoch in _REST)
-    return fading_task(lenet5_mnist(recipe), recipe, start=start, end=end)
+    return fading_task(lenet5_mnist(recipe), recipe, start=start, end=end, hold=True)
 
 
 def lenet5_digits(recipe: Recipe) -> Task:
@@ -96,7 +96,8 @@ def wide_wrn_cifar10(recipe: Recipe) -> Task:
     """
     model = channels_last(WideResNet(10, 2, papers_gate(recipe)))
     data = few_and_small(load_cifar10(validation=True))
-    return fading_task(wide_resnet_task(model, data, recipe), recipe)
+    task = wide_resnet_task(model, data, recipe)
+    return fading_task(task, recipe, start=FADES, end=FADED)
 
 
 def few_and_small(data: Split) -> Split:
@@ -104,39 +105,6 @@ def few_and_small(data: Split) -> Split:
     few = data.train.take(torch.arange(min(_FEW, len(data.train))))
     held_out = None if data.validation is None else halved(data.validation)
     return Split(halved(few), held_out, halved(data.test))
-
-
-def fading_task(
-    task: Task, recipe: Recipe, *, start: float = _FADES, end: float = _FADED
-) -> Task:
-    """The same with strengths that fade, if the recipe has any."""
-    if recipe.strength is None:
-        return task
-    strength = partial(faded, recipe.strength, start=start, end=end)
-    steps = recipe.epochs * len(task.train)
-    pruner = partial(Pruner[nn.Module], strength=strength, steps=steps, **recipe.pruner)
-    return replace(task, pruner=pruner)
-
-
-def faded(
-    strength: float | Mapping[str, float], progress: float, *, start: float, end: float
-) -> float | dict[str, float]:
-    """What is left of strengths at some point of the training.
-
-    Args:
-        strength: At first.
-        progress: How much of the training is done, from zero to one.
-        start: When strengths begin to fade.
-        end: When nothing is left of them.
-
-    Examples:
-        >>> [faded(8.0, at, start=0.25, end=0.75) for at in (0.25, 0.5, 0.75)]
-        [8.0, 4.0, 0.0]
-    """
-    part = min(max((end - progress) / (end - start), 0.0), 1.0)
-    if isinstance(strength, Mapping):
-        return {pattern: part * value for pattern, value in strength.items()}
-    return part * strength
 
 
 def lenet5_task(data: Split, recipe: Recipe) -> Task:
@@ -193,7 +161,7 @@ def table1_sigmoid(seed: int = 0) -> Recipe:
 
 
 def table1_sigmoid_fading(seed: int = 0) -> Recipe:
-    """The same with strengths that fade, and half as long.
+    """The same with strengths that fade and gates that then stay, and half as long.
 
     When they fade follows from the widths of the runs whose strengths stay, and from no
     error: after some 45 epochs those are as small as the paper's row.

@@ -21,7 +21,7 @@ from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
 from paper import frontier as front, step_times
-from paper.ablations import live_removal, sigma, zeta
+from paper.ablations import fading, live_removal, sigma, zeta
 from paper.experiments import EXPERIMENTS
 from paper.records import read_figures, read_records
 from paper.tables.comparison_table import comparison_table, read_comparison
@@ -227,6 +227,9 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     ),
     "zeta": figures_table("zeta.json", "ablation zeta", zeta.Result, zeta.table),
     "sigma": figures_table("sigma.json", "ablation sigma", sigma.Result, sigma.table),
+    "fading": figures_table(
+        "fading.json", "ablation fading", fading.Result, fading.table
+    ),
     "live-removal": figures_table(
         "live_removal.json",
         "ablation live_removal",

@@ -1,4 +1,4 @@
-"""What strengths that fade do to a long run: the runs of `sigma`, and closing ends.
+"""What strengths that fade do to a long run: those of `sigma`, with a milder end.
 
 `python -m paper ablation fading` prints the table. Its runs differ from those with
 sigma = 1 of `python -m paper ablation sigma` in one thing: strengths are whole for as
@@ -17,7 +17,8 @@ from diffprune._core.interleaved import one_thread
 from diffprune.lab import Recipe, Task, train
 from paper.ablations import sigma
 from paper.ablations.sigma import Result
-from paper.recipes import fading_task, lenet5_digits
+from paper.fading_strengths import fading_task
+from paper.recipes import lenet5_digits
 
 SEEDS: Final = range(3)
 SIGMA: Final = 1.0

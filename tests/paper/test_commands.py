@@ -51,6 +51,7 @@ def test_every_command_teaches_by_example(paper, command):
         (["table1"], "MDR (reconstruction)"),
         (["frontier"], "diffprune, small"),
         (["ablation", "sigma"], "sigma"),
+        (["ablation", "fading"], "2-6-38-20"),
         (["ablation", "zeta"], "at least 0"),
         (["ablation", "live_removal"], "removed"),
         (["steps", "wrn-28-10"], "5,243,328,768"),
