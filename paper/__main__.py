@@ -62,7 +62,10 @@ DataDir = Annotated[
     ),
 ]
 DoRun = Annotated[
-    bool, typer.Option("--run", help="Train or measure first, and keep a record.")
+    bool,
+    typer.Option(
+        "--run", metavar="", help="Train or measure first, and keep a record."
+    ),
 ]
 Seeds = Annotated[int, typer.Option(help="With --run: seeds 0, 1, and so on.")]
 Epochs = Annotated[
