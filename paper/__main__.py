@@ -5,27 +5,26 @@ trains first, keeps a record, and says where.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
 import typer
-from rich.table import Table
 
 from diffprune.errors import UnknownNameError
-from diffprune.lab import Run
 from diffprune.lab.cli.options import AsJson, RunFolders
 from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
 from diffprune.lab.cli.run_jobs import Job, result, run_job
 from diffprune.lab.formatting import listed
 from diffprune.lab.report import write_report
-from diffprune.lab.training.task import MakeTask
+from diffprune.lab.runs.records import METRICS, SUMMARY
 from paper import frontier as front, recipes as r, step_times as times
-from paper.ablations import live_removal, sigma, zeta
+from paper.ablations import fading, live_removal, sigma, zeta
 from paper.comparison import run as comparison
 from paper.comparison.systems import METHODS
 from paper.data.download import DATA_VARIABLE
+from paper.experiments import EXPERIMENTS
 from paper.published import lenet5_on_mnist
 from paper.records import (
     RESULTS,
@@ -35,12 +34,7 @@ from paper.records import (
     write_figures,
 )
 from paper.tables.comparison_table import comparison_table, read_comparison
-from paper.tables.lenet5_table import lenet5_table
-from paper.tables.wide_resnet_table import (
-    NETWORKS,
-    SmallNetwork,
-    wide_resnet_table,
-)
+from paper.tables.wide_resnet_table import NETWORKS, SmallNetwork
 
 ValueT = TypeVar("ValueT")
 
@@ -48,51 +42,18 @@ app: Final = typer.Typer(
     no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False
 )
 
-ABLATIONS: Final = {"sigma": sigma, "zeta": zeta, "live_removal": live_removal}
+ABLATIONS: Final = {
+    "sigma": sigma,
+    "fading": fading,
+    "zeta": zeta,
+    "live_removal": live_removal,
+}
 STEPS: Final = {
     "wrn-28-10": "wrn/step.json",
     "wrn-10-2": "wrn/epochs.json",
     "wrn-10-1": "wrn-10-1/epochs.json",
 }
 
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """A table of the paper.
-
-    Attributes:
-        task: What is trained for it.
-        recipes: With which numbers, by seed; what takes longest comes last.
-        table: From our runs to the table, next to what the paper says.
-    """
-
-    task: MakeTask
-    recipes: tuple[r.MakeRecipe, ...]
-    table: Callable[[Sequence[Run]], Table]
-
-
-EXPERIMENTS: Final[Mapping[str, Experiment]] = {
-    "lenet5": Experiment(
-        task=r.lenet5_mnist,
-        recipes=(
-            r.table1_sigmoid, r.table1_softmax, r.table1_dense, r.table1_sigmoid_kept,
-        ),
-        table=lenet5_table,
-    ),
-    "wrn": Experiment(
-        task=r.wide_wrn_cifar10,
-        recipes=(
-            r.wide_wrn_dense, r.wide_wrn_low_budget, r.wide_wrn_high_budget,
-            r.wide_wrn_low, r.wide_wrn_high,
-        ),
-        table=wide_resnet_table,
-    ),
-    "wrn-10-1": Experiment(
-        task=r.small_wrn_cifar10,
-        recipes=(r.small_wrn_high, r.small_wrn_low, r.small_wrn_dense),
-        table=wide_resnet_table,
-    ),
-}  # fmt: skip
 
 DataDir = Annotated[
     Path | None,
@@ -152,15 +113,20 @@ def train(
     epilog=examples(
         "python -m paper table lenet5",
         "python -m paper table wrn",
-        "python -m paper table lenet5 --run --seeds 3  # anew; for hours",
+        "python -m paper table lenet5 --run --recipes lenet5-sigmoid  # an hour or two",
+        "python -m paper table lenet5 --run --seeds 3  # every row; for a day",
     )
 )
-def table(
+def table(  # noqa: PLR0913 - options of a command
     name: Annotated[
         str, typer.Argument(help="`lenet5`: Table 1 of the paper; `wrn`: section 4.2.")
     ],
     *,
     run: DoRun = False,
+    recipes: Annotated[
+        list[str] | None,
+        typer.Option(help="With --run: one row, such as `wrn-10-2-low`; or more."),
+    ] = None,
     seeds: Seeds = 1,
     epochs: Epochs = None,
     results: Annotated[
@@ -175,20 +141,22 @@ def table(
 ) -> None:
     """Print a table of the paper next to our runs of it.
 
-    With --run, train what is missing first: hours on a processor. Interrupted, the same
-    command goes on. As JSON, our runs alone, one after the other.
+    With --run, train what is missing first: hours on a processor. Interrupted, it keeps
+    a record of what there is, and the same command goes on. As JSON, our runs alone,
+    one after the other.
     """
     _use(data_dir)
     with said_plainly():
         chosen = _named(EXPERIMENTS, name)
         records = results or RESULTS / name
+        rows = {make_recipe(0).name: (t, make_recipe) for t, make_recipe in chosen.runs}
+        asked_for = [_named(rows, one) for one in recipes or rows]
         for seed in range(seeds if run else 0):
-            for make in chosen.recipes:
-                recipe = make(seed)
+            for make_task, make_recipe in asked_for:
+                recipe = make_recipe(seed)
                 asked = replace(recipe, epochs=epochs or recipe.epochs)
-                _train_once(Job(chosen.task, asked, out / asked.folder_name))
-                copy_record(out / asked.folder_name, records / asked.folder_name)
-                say(f"Record written to {records / asked.folder_name}.")
+                job = Job(make_task, asked, out / asked.folder_name)
+                _train_and_keep(job, records / asked.folder_name)
         runs = read_records(records)
     if as_json:
         show_json([run.to_dict() for run in runs])
@@ -283,7 +251,9 @@ def frontier(
     )
 )
 def ablation(
-    name: Annotated[str, typer.Argument(help="`sigma`, `zeta` or `live_removal`.")],
+    name: Annotated[
+        str, typer.Argument(help="`sigma`, `fading`, `zeta` or `live_removal`.")
+    ],
     *,
     run: DoRun = False,
 ) -> None:
@@ -368,9 +338,15 @@ def report(
     show(f"Written to {path}; open it in a browser.")
 
 
-def _train_once(job: Job) -> None:
-    if not (job.folder / "summary.json").exists():
-        run_job(job)
+def _train_and_keep(job: Job, record: Path) -> None:
+    """Train what is not finished; keep a record, even if that is interrupted."""
+    try:
+        if not (job.folder / SUMMARY).exists():
+            run_job(job)
+    finally:
+        if (job.folder / METRICS).exists():
+            copy_record(job.folder, record)
+            say(f"Record written to {record}.")
 
 
 def _figures(

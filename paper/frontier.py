@@ -73,7 +73,7 @@ def teacher_recipe(seed: int = 0) -> Recipe:
 
 
 def recipe(aim: str, seed: int = 0) -> Recipe:
-    """A tenth of the epochs all is open, by half of them the budget is met."""
+    """A budget of weights and multiply-adds, met early in the training."""
     asked = AIMS[aim]
     return Recipe(
         name=f"frontier-{aim}",

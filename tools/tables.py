@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from benchmarks import narrow_norms, strengths as strength_runs
+from benchmarks import closing_plans, narrow_norms, strengths as strength_runs
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
 from paper import frontier as front, step_times
-from paper.__main__ import EXPERIMENTS
-from paper.ablations import live_removal, sigma, zeta
+from paper.ablations import fading, live_removal, sigma, zeta
+from paper.experiments import EXPERIMENTS
 from paper.records import read_figures, read_records
 from paper.tables.comparison_table import comparison_table, read_comparison
 
@@ -206,6 +206,16 @@ def norms_table(root: Path) -> str:
     return _table(header, narrow_norms.means(found), "")
 
 
+def plans_table(root: Path) -> str:
+    """Errors of networks whose units leave sooner or later."""
+    header = ["start", "equal", "network", *closing_plans.PLANS, closing_plans.NARROW]
+    try:
+        found = closing_plans.read(root / "results" / "closing_plans.json")
+    except ArgumentError:
+        return _missing(closing_plans.COMMAND)
+    return _table(header, closing_plans.means(found), "")
+
+
 TABLES: Final[Mapping[str, MakeTable]] = {
     "demo": demo,
     "lenet5": paper_table("lenet5"),
@@ -217,6 +227,9 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     ),
     "zeta": figures_table("zeta.json", "ablation zeta", zeta.Result, zeta.table),
     "sigma": figures_table("sigma.json", "ablation sigma", sigma.Result, sigma.table),
+    "fading": figures_table(
+        "fading.json", "ablation fading", fading.Result, fading.table
+    ),
     "live-removal": figures_table(
         "live_removal.json",
         "ablation live_removal",
@@ -225,6 +238,7 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     ),
     "budgets": budgets,
     "narrow-norms": norms_table,
+    "closing-plans": plans_table,
     "choice": choice(choice_table.summary),
     "choice-details": choice(choice_table.details),
     "frontier": frontier,

@@ -84,7 +84,6 @@ def attempt(case: Case, library: Library) -> Record:
 def _child(
     case: Case, library: Library, timeout: int, memory: int, sender: Connection
 ) -> None:
-    os.nice(5)
     silent = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):  # torch.export and some models print at length
         os.dup2(silent, stream)

@@ -21,9 +21,11 @@ Written by `make coverage`; the measurements are in `records.jsonl`.
 Every model has random weights, scrambled norms and biases, and runs in float64. A
 random 30 % of every group is removed. **Exact**: the smaller model computes the same
 function as the original with the removed parameter slices set to zero, to 1e-5 of the
-largest output. **Wrong**: it runs and computes something else. **Refused**: the library
-declined or found nothing. **Crashed**: an error, there or in the smaller model.
-**Timeout**, **memory**: beyond the limits of a run.
+largest output: on the example, on other inputs, and in train mode where that draws no
+numbers but for dropout, which is switched off. (The rows of Torch-Pruning are older:
+example and eval mode alone.) **Wrong**: it runs and computes something else.
+**Refused**: the library declined or found nothing. **Crashed**: an error, there or in
+the smaller model. **Timeout**, **memory**: beyond the limits of a run.
 
 Torch-Pruning gets one recipe for all, built from its own examples; for families without
 an example a crash may be the fault of the recipe. Models that have no record yet are
@@ -66,6 +68,18 @@ def behind(records: Sequence[Record], ours: str) -> list[str]:
     return sorted(key for key in others & tried if (key, ours) not in exact)
 
 
+def compared(records: Sequence[Record], ours: str) -> str:
+    """On what the models were compared that are exact with ours, in a sentence."""
+    exact = [r for r in records if r.library == ours and r.status is Status.EXACT]
+    verdicts = [r.verdict for r in exact if r.verdict is not None]
+    others = sum(verdict.other_inputs for verdict in verdicts)
+    trained = sum(verdict.train_mode for verdict in verdicts)
+    return (
+        f"Of {len(exact)} that are exact with {ours}, {others} were compared on other "
+        f"inputs too, and {trained} in train mode."
+    )
+
+
 def reasons(records: Iterable[Record]) -> list[Row]:
     """Why an attempt did not end in an exact removal."""
     failed = [r for r in records if r.status is not Status.EXACT]
@@ -84,7 +98,7 @@ def markdown(records: Sequence[Record], ours: str) -> str:
             "",
             "## Totals\n",
             _markdown_table(TOTALS_HEADER, totals(records)),
-            f"Exact elsewhere, not here: {missed}.\n",
+            f"{compared(records, ours)} Exact elsewhere, not here: {missed}.\n",
             "## Models\n",
             _markdown_table(header, details(records)),
             "## Reasons\n",

@@ -1,6 +1,7 @@
 """Judges a cut by its outputs alone; does not know which library made it.
 
-A cut is exact when the smaller model and the masked original compute the same function.
+A cut is exact when the smaller model and the masked original compute the same function:
+on the example, on other inputs, and in train mode.
 """
 
 import enum
@@ -11,6 +12,7 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.modules.dropout import _DropoutNd
 from torch.utils import _pytree as pytree
 
 from benchmarks.coverage.case import Inputs
@@ -49,11 +51,16 @@ class Verdict:
     """The measurements behind one status.
 
     Args:
-        error: Distance of the smaller model from the masked original, relative.
+        error: Distance of the smaller model from the masked original, relative; the
+            largest of all that were compared.
         effect: Distance of the masked from the unmasked original, relative. Without
             an effect well above the tolerance the check could not have failed.
         params_share: Share of parameters in tensors that lost at least one entry.
         macs_share: Share of multiply-accumulates in operations that became cheaper.
+        other_inputs: Whether other inputs than the example were compared; the oldest
+            records do without.
+        train_mode: Whether train mode was; not where it draws numbers of its own even
+            with dropout off, or where the original does not run.
     """
 
     status: Status
@@ -65,11 +72,15 @@ class Verdict:
     macs: int
     macs_after: int
     macs_share: float
+    other_inputs: bool = False
+    train_mode: bool = False
 
 
 @torch.no_grad()
 def judge_(original: nn.Module, small: nn.Module, inputs: Inputs) -> Verdict:
     """Compare a smaller model with the masked original; masks `original` in place.
+
+    Both are left in train mode.
 
     Raises:
         RefusedError: If nothing was removed.
@@ -85,6 +96,12 @@ def judge_(original: nn.Module, small: nn.Module, inputs: Inputs) -> Verdict:
     error, effect = distance(after, masked), distance(masked, before)
     if not effect > 10 * TOLERANCE:
         raise ArithmeticError(f"removal has no visible effect ({effect:.1e})")
+    others = redrawn(inputs)
+    error = max(error, distance(run(small, others)[0], run(original, others)[0]))
+    is_trained = learns_alike_(original, inputs)
+    if is_trained:
+        pair = trained_(small, others), trained_(original, others)
+        error = max(error, distance(*pair))
     return Verdict(
         status=Status.EXACT if error <= TOLERANCE else Status.WRONG,
         error=error,
@@ -95,7 +112,42 @@ def judge_(original: nn.Module, small: nn.Module, inputs: Inputs) -> Verdict:
         macs=sum(macs),
         macs_after=sum(macs_after),
         macs_share=cheaper_share(macs, macs_after),
+        other_inputs=True,
+        train_mode=is_trained,
     )
+
+
+def redrawn(inputs: Inputs) -> Inputs:
+    """Other numbers of the same mean and spread; integers change places."""
+    draw = torch.Generator().manual_seed(1)
+    found = list[Tensor]()
+    for x in inputs:
+        if x.is_floating_point():
+            noise = torch.randn(x.shape, generator=draw, dtype=x.dtype)
+            found.append(noise * x.std() + x.mean())
+        else:
+            order = torch.randperm(x.numel(), generator=draw)
+            found.append(x.flatten()[order].view(x.shape))
+    return tuple(found)
+
+
+def trained_(model: nn.Module, inputs: Inputs, seed: int = 0) -> list[Tensor]:
+    """All floating outputs in train mode, layers that only draw switched off."""
+    model.train()
+    for module in model.modules():
+        if isinstance(module, _DropoutNd | nn.RReLU):
+            module.eval()
+    torch.manual_seed(seed)
+    return run(model, inputs)[0]
+
+
+def learns_alike_(model: nn.Module, inputs: Inputs) -> bool:
+    """Whether the model runs in train mode, and what it returns is not random."""
+    try:
+        one, other = (trained_(model, inputs, seed) for seed in (0, 1))
+    except Exception:  # noqa: BLE001 (the original's own limits are not our subject)
+        return False
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def count(model: nn.Module) -> int:

@@ -60,17 +60,27 @@ def run(sigma: float, seed: int) -> list[Result]:
     """Train once, and look several times."""
     with tempfile.TemporaryDirectory() as out:
         train(lenet5_digits, recipe(sigma, seed), out=out)
-        epochs = read_run(Path(out)).epochs
+        return looks(sigma, Path(out))
+
+
+def looks(sigma: float, folder: Path) -> list[Result]:
+    """How a run stood after each of `EPOCHS`.
+
+    Args:
+        sigma: Of its gates.
+        folder: Of the run.
+    """
+    done = read_run(folder)
     return [
         Result(
             sigma=sigma,
-            seed=seed,
+            seed=done.recipe.seed,
             epoch=epoch.number,
             raw=dict(epoch.raw),
             validation_error=epoch.validation_error,
             test_error=epoch.test_error,
         )
-        for epoch in epochs
+        for epoch in done.epochs
         if epoch.number in EPOCHS
     ]
 

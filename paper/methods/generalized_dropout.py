@@ -12,7 +12,7 @@ from typing import Final, Literal, final
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.types import Bool, Float
+from diffprune._core.types import Float
 from diffprune.gates import BaseGate
 
 Estimator = Literal["straight-through", "relaxed"]
@@ -84,10 +84,6 @@ class GeneralizedDropout(BaseGate):
         k = self.probabilities()
         kept = (k > 0.5).to(k) if self.estimator == "straight-through" else k
         return torch.where(self.is_open(), kept, 0.0)
-
-    def is_open(self) -> Bool[Tensor, " units"]:
-        """Which units are not zero in use."""
-        return self.margin() > 0
 
     def margin(self) -> Float[Tensor, " units"]:
         """How far each probability is above the one that counts as closed."""

@@ -10,7 +10,7 @@ from typing import Final, final
 import torch
 from torch import Tensor, nn
 
-from diffprune._core.types import Bool, Float
+from diffprune._core.types import Float
 from diffprune.gates import BaseGate
 
 TEMPERATURE: Final = 2 / 3
@@ -65,10 +65,6 @@ class HardConcrete(BaseGate):
             return stretch(torch.sigmoid(log_alpha))
         u = torch.rand_like(log_alpha).clamp(_EPSILON, 1 - _EPSILON)
         return stretch(torch.sigmoid((torch.logit(u) + log_alpha) / TEMPERATURE))
-
-    def is_open(self) -> Bool[Tensor, " units"]:
-        """Which units are not zero in use."""
-        return self.margin() > 0
 
     def margin(self) -> Float[Tensor, " units"]:
         """How far each logit is above the one at which the gate in use is zero."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.special import erfcx, log_ndtr, ndtr, ndtri
 
-from diffprune._core.types import Bool, Float
+from diffprune._core.types import Float
 from diffprune.gates import BaseGate
 
 A: Final = -20.0
@@ -52,11 +52,10 @@ def divergence(q: Posterior) -> Float[Tensor, "..."]:
 
 def moment(q: Posterior, power: int) -> Float[Tensor, "..."]:
     """The mean of a power of the gate; in double precision, without gradients."""
-    mu, sigma, alpha, beta, log_mass = (x.detach().double() for x in q)
+    _, sigma, alpha, beta, log_mass = (x.detach().double() for x in q)
     shift = power * sigma
     upper = erfcx((shift - beta) / _SQRT2) * (power * B - beta.square() / 2).exp()
     lower = erfcx((shift - alpha) / _SQRT2) * (power * A - alpha.square() / 2).exp()
-    del mu
     return (upper - lower) / (2 * log_mass.exp())
 
 
@@ -98,10 +97,6 @@ class LogNormalGate(BaseGate):
         level = below + torch.rand_like(q.mu) * mass
         level = level.clamp(_EPSILON, 1 - _EPSILON)
         return (q.mu + q.sigma * ndtri(level)).clamp(A, B).exp()
-
-    def is_open(self) -> Bool[Tensor, " units"]:
-        """Which units have more signal than noise."""
-        return self.margin() > 0
 
     def margin(self) -> Float[Tensor, " units"]:
         """The logarithm of the signal-to-noise ratio."""

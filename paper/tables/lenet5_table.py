@@ -13,6 +13,7 @@ from paper.models.lenet5 import Widths
 from paper.recipes import (
     table1_dense,
     table1_sigmoid,
+    table1_sigmoid_fading,
     table1_sigmoid_kept,
     table1_softmax,
 )
@@ -50,9 +51,9 @@ def lenet5_table(runs: Sequence[Run]) -> Table:
 
     The paper chose "a representative result" of 200 epochs. So ours stand there again,
     in the first epoch in which they are no larger than the paper's. Above, the network
-    without gates; below, runs without live removal, and what the same seed with it had
-    become in the same epoch: as accurate, and smaller. The caption says how long both
-    took to get there.
+    without gates. Below, runs whose strengths fade; then runs without live removal, and
+    what the same seed with it had become in the same epoch: as accurate, and smaller.
+    The caption says how long both took to get there.
     """
     pairs = list(_pairs(runs))
     caption = ["s: seconds of that epoch on the processor, where they were recorded"]
@@ -66,7 +67,8 @@ def lenet5_table(runs: Sequence[Run]) -> Table:
     for heading in ("open gates", "connected", "error %", "MACs", "epochs", "s"):
         table.add_column(heading, justify="right", no_wrap=True)
     rows = (_ours(_named(runs, row.recipe), row) for row in TABLE1)
-    for section in (_dense(_named(runs, table1_dense)), *rows, _kept(pairs)):
+    dense, fading = (_named(runs, r) for r in (table1_dense, table1_sigmoid_fading))
+    for section in (_dense(dense), *rows, _fading(fading), _kept(pairs)):
         for cells in section:
             table.add_row(*cells)
         table.add_section()
@@ -78,6 +80,19 @@ def _dense(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
         yield "dense", str(DENSE), "", "", short(DENSE.macs)
     for run in runs:
         yield _cells(run, run.epochs[-1], DENSE.macs)
+    yield from _mean([run.epochs[-1] for run in runs])
+
+
+def _fading(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
+    if runs:
+        yield ("reg, strengths fade",)
+    yield from _last_epochs(runs)
+
+
+def _last_epochs(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
+    for run in runs:
+        end = run.outcome or run.epochs[-1]
+        yield _cells(run, run.epochs[-1], end.macs)
     yield from _mean([run.epochs[-1] for run in runs])
 
 
@@ -97,10 +112,7 @@ def _named(runs: Sequence[Run], recipe: Callable[[int], Recipe]) -> list[Run]:
 
 def _ours(runs: Sequence[Run], row: Row) -> Iterator[tuple[str, ...]]:
     yield row.method, str(row.widths), "", f"{row.error}", short(row.widths.macs), "200"
-    for run in runs:
-        end = run.outcome or run.epochs[-1]
-        yield _cells(run, run.epochs[-1], end.macs)
-    yield from _mean([run.epochs[-1] for run in runs])
+    yield from _last_epochs(runs)
     early = [(run, epoch) for run in runs if (epoch := _as_small(run, row.widths))]
     if early:
         yield ("ours, as small",)

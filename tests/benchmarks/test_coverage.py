@@ -107,6 +107,47 @@ def test_verdict_of_a_correct_removal():
     assert verdict.macs_after == pytest.approx(0.6 * verdict.macs)
 
 
+class Widest(nn.Module):
+    """Computes something else when it trains, or where the input is another."""
+
+    def __init__(self, when):
+        super().__init__()
+        self.body, self.when = network(), when
+
+    def forward(self, x):
+        wrong = self.training if self.when == "training" else x[0, 0, 0, 0] != EXAMPLE
+        wrong = wrong and len(self.body[0].weight) == len(KEPT)
+        return self.body(x) + float(wrong)
+
+
+EXAMPLE = INPUTS[0][0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("when", ["training", "inputs"])
+def test_train_mode_and_other_inputs_are_compared(when):
+    original = scramble_(Widest(when))
+    small = copy.deepcopy(original)
+    drop_channels(small.body)
+    verdict = judge_(original, small, INPUTS)
+    assert verdict.status is Status.WRONG
+    assert verdict.train_mode
+
+
+def test_a_model_that_draws_is_not_compared_in_train_mode():
+    original = scramble_(nn.Sequential(network(), Noise()))
+    small = copy.deepcopy(original)
+    drop_channels(small[0])
+    verdict = judge_(original, small, INPUTS)
+    assert verdict.status is Status.EXACT
+    assert verdict.other_inputs
+    assert not verdict.train_mode
+
+
+class Noise(nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x) if self.training else x
+
+
 def test_endless_cut_is_a_timeout():
     assert isolated(case(), library(spin), timeout=1).status is Status.TIMEOUT
 

@@ -32,6 +32,7 @@ NAMED_BY = {
     "rules": ("rule",),
     "recipe": ("freeze", "macs", "budget"),
     "runs": ("run",),
+    "shard": ("divided",),
     "small": ("smaller model",),
     "strength": ("nothing in this model",),
     "text": ("plan",),
@@ -62,9 +63,11 @@ _LATER = "the workbench checks it when it is used, with the task at hand"
 _FUNCTIONS = ("Callable: *", "function", "module", "class", "Module: *")
 _WORDS = ("str: *", "text", "no text", "very long text", "half a character")
 _MODULES = ("Module: *", "module")
+_WITHOUT_LAYERS = ("Module: no layers", "Module: only activation", "module")
+_ODD_LAYERS = ("Module: nan weights", "Module: rude")
 _NOTHING = ("()", "[[]]", "{}", "[[]None]")
 _PATHS = ("PathLike: *", "path", "text", "str: *", "very long text")
-_NUMBERS = ("0", "1e30", "2.5", "float: 1e308", "float: least", "float: -0.5")
+_NUMBERS = ("-1", "0", "1e30", "2.5", "float: least", "float: -0.5")
 _TENSORS = ("Tensor: *", "tensor", "nan tensor")
 
 
@@ -74,20 +77,48 @@ def _each(
     return tuple(Accepted(door, argument, v, annotation, reason) for v in values)
 
 
+def _for(
+    arguments: tuple[str, ...], value: str, annotation: str, reason: str
+) -> tuple[Accepted, ...]:
+    return tuple(Accepted("*", a, value, annotation, reason) for a in arguments)
+
+
+_MAY_BE_ZERO = (
+    "*_error", "atol", "beta", "decay_factor", "error", "gate_lr", "gate_lr_scale",
+    "init_std", "loss", "lr", "reopen", "share", "sharpness", "sigma", "strength",
+    "threshold", "weight_decay", "zeta",
+)  # fmt: skip
+"""Numbers of which none is a right amount, by argument."""
+_ANY_SIZE = (
+    *_MAY_BE_ZERO, "beta_margin", "clip_norm", "latency", "macs", "memory",
+    "parameters", "size",
+)  # fmt: skip
+"""Numbers that training, or a model, has no bound for; infinite ones have one."""
+_PARTS = ("dropout",)
+_MAY_BE_NO_COUNT = (
+    "batch_dim", "dim", "epoch", "examples", "macs", "min_open", "parameters", "seed",
+    "steps", "test_examples",
+)  # fmt: skip
+"""Counts, places and seeds of which zero is a right one."""
+_NAMES = ("*_shape", "decay_after", "freeze", "references", "rows", "tie")
+_BY_NAME = (
+    "budget", "extra", "gate", "keep", "masks", "pruner", "rules", "scores", "strength",
+)  # fmt: skip
+
 ACCEPTED = (
     Accepted("*", "*", "None", "*None*", "None is the documented way to leave it out"),
     Accepted("*", "*", "None", "*Optional*", "the same, as Python writes it"),
     Accepted("*", "*", "True", "*bool*", "it is a bool"),
-    Accepted("*", "*", "0", "*float*", _NUMBER),
-    Accepted("*", "*", "0", "*int*", "zero is in its range"),
-    Accepted("*", "*", "1e30", "*float*", _NUMBER),
-    Accepted("*", "*", "2.5", "*float*", _NUMBER),
-    Accepted("*", "*", "float: least", "*float*", "it is a number, however small"),
-    Accepted("*", "*", "*1e308", "*float*", _NUMBER),
-    Accepted("*", "*", "[[]]", "*Sequence*", _ASKS_NOTHING),
-    Accepted("*", "*", "()", "*Sequence*", _ASKS_NOTHING),
-    Accepted("*", "*", "()", "*tuple*", _ASKS_NOTHING),
-    Accepted("*", "*", "{}", "*Mapping*", _ASKS_NOTHING),
+    *_for(_MAY_BE_ZERO, "0", "*float*", "nothing of it is asked for"),
+    *_for(_MAY_BE_NO_COUNT, "0", "*int*", "zero is in its range"),
+    *_for(_ANY_SIZE, "1e30", "*float*", _NUMBER),
+    *_for(_ANY_SIZE, "2.5", "*float*", _NUMBER),
+    *_for(_ANY_SIZE, "float: least", "*float*", "it is a number, however small"),
+    *_for(_PARTS, "float: least", "*float*", "it is a part, however small"),
+    *_for(_NAMES, "[[]]", "*Sequence*", _ASKS_NOTHING),
+    *_for(_NAMES, "()", "*Sequence*", _ASKS_NOTHING),
+    *_for(_NAMES, "()", "*tuple*", _ASKS_NOTHING),
+    *_for(_BY_NAME, "{}", "*Mapping*", _ASKS_NOTHING),
     *_each("*", "on_*", _FUNCTIONS, "*Callable*", _CALLED_LATER),
     *_each("*", "remove_every", _FUNCTIONS, "*Callable*", _CALLED_LATER),
     *_each("*", "report", _FUNCTIONS, "*Callable*", _CALLED_LATER),
@@ -127,14 +158,27 @@ ACCEPTED = (
     *_each("*.save_*", "model", _MODULES, "*Module*", _ANY_MODULE),
     *_each("*.to_*", "path", _PATHS, "*PathLike*", _REPLACED),
     *_each(
-        "*.to_*", "model", _MODULES, "*Module*", "a module that runs can be exported"
+        "*.to_*",
+        "model",
+        (*_WITHOUT_LAYERS, *_ODD_LAYERS),
+        "*Module*",
+        "a module that runs can be exported",
     ),
-    *_each("*.find_groups", "model", _MODULES, "*Module*", "it has no groups"),
-    *_each("*.compact*", "model", _MODULES, "*Module*", "it has nothing to compact"),
-    *_each("*.benchmark", "*", _MODULES, "*Module*", "a module that runs can be timed"),
     *_each(
-        "*.register", "model", _MODULES, "*Module*", "the accelerator wraps as it likes"
+        "*.find_groups",
+        "model",
+        (*_WITHOUT_LAYERS, *_ODD_LAYERS),
+        "*Module*",
+        "it has no groups",
     ),
+    *_each(
+        "*.compact*",
+        "model",
+        (*_WITHOUT_LAYERS, *_ODD_LAYERS),
+        "*Module*",
+        "it has nothing to compact",
+    ),
+    *_each("*.benchmark", "*", _MODULES, "*Module*", "a module that runs can be timed"),
     *_each("*.save_*", "path", _PATHS, "*PathLike*", _REPLACED),
     *_each("*.save_*", "folder", _PATHS, "*PathLike*", _REPLACED),
     *_each("*.record", "out", _PATHS, "*PathLike*", _REPLACED),
@@ -167,7 +211,9 @@ ACCEPTED = (
     ),
     *_each("*.gate_weight", "layer", _MODULES, "*", "it has a weight to gate"),
     *_each("*.gates.g", "sample", _TENSORS, "*", "any shape will do"),
-    Accepted("*.certify", "kept", "Callable: *", "*", "it is called for messages only"),
+    *_each("*.certify", "kept", _FUNCTIONS, "*", "it is called for messages only"),
+    *_each("*", "*sharpness", ("float: 1e308",), "*", "it makes a gate binary"),
+    *_each("*.gates.g", "zeta", ("float: 1e308",), "*", "it makes gates binary"),
     Accepted("*.certify", "inputs", "*all nan", "*", "it says that it shows nothing"),
     Accepted("*", "refit", "Iterable: no targets", "*", "refitting needs none"),
     Accepted("*", "refit", "Tensor: wrong shape", "*", "its rows are batches"),
@@ -191,6 +237,11 @@ ACCEPTED = (
     Accepted("*.check_gate", "sizes", "*numbers", "*", "they are sizes"),
     Accepted("*.testing.*", "loss", "module", "*", "a module is a function"),
     Accepted("*.testing.*", "optimizer", "*class", "*", "a class makes optimizers"),
+    Accepted("*.Task", "optimizer", "*class", "*", "a class makes optimizers"),
+    *_each("*", "*lr", ("Tensor: scalar",), "*", "a rate may be a tensor, for torch"),
+    Accepted(
+        "*.lightning.Pruning", "example_inputs", "None", "*", "the module has some"
+    ),
     *_each("*.random_keep", "groups", ("Groups: *",), "*", "of any groups"),
     Accepted("*.lab.sweep", "recipe", "*budget", "*", "what is varied replaces it"),
     *_each("*.lab.sweep", "out", _PATHS, "*PathLike*", _REPLACED),

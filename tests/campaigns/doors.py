@@ -23,7 +23,7 @@ from diffprune.lab.image_batches import Batches, Examples
 from tests.campaigns.scenes import INPUTS, net, trained
 
 PUBLIC = (dp, gates, surgery, rules, testing, lab)
-LIBRARIES = ("accelerate", "lightning", "peft", "transformers")
+LIBRARIES = ("accelerate", "fsdp", "lightning", "peft", "transformers")
 TASK = """
 import torch
 from torch import nn
@@ -226,6 +226,48 @@ def _loading_state(_):
     return Good(pruner.load_state_dict, arguments, (pruner, optimizer))
 
 
+def _wrapping(_):
+    """A wrapper can only be made where there are processes: any is refused here."""
+    pruner, optimizer = trained()
+    return Good(pruner.add_wrapper, {"wrapper": net()}, (pruner, optimizer))
+
+
+def _sharding(_):
+    """The same."""
+    pruner, optimizer = trained()
+    return Good(pruner.shard_, {"shard": lambda model: model}, (pruner, optimizer))
+
+
+def _saving_shards(folder):
+    from diffprune.integrations.fsdp import save_checkpoint
+
+    pruner, optimizer = trained()
+    arguments = {"folder": new(folder), "pruner": pruner, "optimizer": optimizer}
+    return Good(save_checkpoint, arguments, (pruner, optimizer))
+
+
+def _loading_shards(folder):
+    from diffprune.integrations.fsdp import load_checkpoint, save_checkpoint
+
+    path = folder / "shards"
+    if not path.exists():
+        save_checkpoint(path, *trained())
+    pruner = dp.Pruner(net(), INPUTS, strength=1e-3, remove_every=1)
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-2))
+    arguments = {"folder": path, "pruner": pruner, "optimizer": optimizer}
+    return Good(load_checkpoint, arguments, (pruner, optimizer))
+
+
+def _loading_module(folder):
+    from lightning.pytorch import LightningModule
+
+    from diffprune.integrations.lightning import load_from_checkpoint
+
+    path = folder / "nothing.ckpt"
+    arguments = {"cls": LightningModule, "checkpoint_path": path}
+    return Good(load_from_checkpoint, arguments)
+
+
 def _benchmarking(_):
     dense, other = net(), small()
     arguments = {"dense": dense, "small": other, "example_inputs": INPUTS, "rounds": 3}
@@ -302,6 +344,8 @@ GOOD: dict[str, Callable[[Path], Good]] = {
     "diffprune.Pruner": lambda _: of_model(dp.Pruner, on(strength=1e-3)),
     "diffprune.Pruner.add_copy": _copying,
     "diffprune.Pruner.add_to": _adding,
+    "diffprune.Pruner.add_wrapper": _wrapping,
+    "diffprune.Pruner.shard_": _sharding,
     "diffprune.Pruner.finalize": lambda _: of_pruner(
         "finalize", optimizers=lambda _, optimizer: (optimizer,)
     ),
@@ -471,6 +515,9 @@ GOOD: dict[str, Callable[[Path], Good]] = {
         },
     ),
     "diffprune.integrations.accelerate.register": _accelerate,
+    "diffprune.integrations.fsdp.load_checkpoint": _loading_shards,
+    "diffprune.integrations.fsdp.save_checkpoint": _saving_shards,
+    "diffprune.integrations.lightning.load_from_checkpoint": _loading_module,
     "diffprune.integrations.lightning.Pruning": lambda _: _callback("lightning"),
     "diffprune.integrations.peft.write_ranks_": _peft,
     "diffprune.integrations.transformers.Pruning": lambda _: _callback("transformers"),

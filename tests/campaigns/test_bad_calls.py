@@ -10,6 +10,8 @@ import random
 
 import pytest
 
+import diffprune as dp
+from diffprune import lab
 from tests.campaigns.accepted import ACCEPTED
 from tests.campaigns.bad_calls import judge, spoilt_calls
 from tests.campaigns.doors import GOOD, LIBRARIES, PUBLIC
@@ -43,6 +45,10 @@ RETURNED = {
 """By namespace, what nobody calls with arguments of their own, as `NO_DOORS` says."""
 
 
+INNER = {"extra_repr", "load_state_dict", "values"}
+"""Methods that torch calls, or that other methods of gates are made of."""
+
+
 def public_callables():
     for module in PUBLIC:
         names = getattr(module, "__all__", None) or vars(module)
@@ -59,6 +65,16 @@ def test_every_public_function_is_in_the_campaign():
         short = module.rpartition(".")[2]
         if name not in RETURNED.get(short, ()):
             assert id(found) in tried, f"{module}.{name}"
+
+
+def test_every_method_with_arguments_is_in_the_campaign():
+    for kind in (dp.Pruner, dp.Gate, lab.Recorder, lab.Recipe):
+        for name, method in inspect.getmembers(kind, inspect.isfunction):
+            is_ours = method.__module__.startswith("diffprune")
+            takes = len(inspect.signature(method).parameters) > 1
+            if is_ours and takes and not name.startswith("_") and name not in INNER:
+                module = "diffprune.lab" if hasattr(lab, kind.__name__) else "diffprune"
+                assert f"{module}.{kind.__name__}.{name}" in GOOD
 
 
 def _found(door):

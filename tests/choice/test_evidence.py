@@ -129,6 +129,28 @@ def test_it_is_left_as_it_was_when_the_loss_fails():
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
 
 
+class Slope(nn.Module):
+    """Returns its derivative along a direction, too."""
+
+    def __init__(self):
+        super().__init__()
+        self.make, self.read = nn.Linear(4, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        def run(x):
+            return self.read(self.make(x).tanh())
+
+        return run(x) + torch.func.jvp(run, (x,), (torch.ones_like(x),))[1]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")  # jvp's own
+def test_layers_inside_a_transformed_function_are_left_alone():
+    torch.manual_seed(0)
+    model, x = Slope().double(), torch.randn(12, 4).double()
+    (group,) = measure(model, find_groups(model, x), [(x, None)], total)
+    assert float(order_units(group).worth.min()) > 0
+
+
 def test_batch_sizes_do_not_change_the_scale():
     model, x, y = two_readers()
     groups = find_groups(model, x[:2])

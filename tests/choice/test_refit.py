@@ -14,6 +14,8 @@ from zoo import ZOO, analysed
 
 # Nothing there can be fitted, and the refit says so.
 SAID = {"einsum_dots", "tied_autoencoder", "ensemble", "bilinear", "cosine_classifier"}
+# The only reader has a weight that is computed, of columns and their lengths.
+COMPUTED = {"weight_norm_columns"}
 
 
 def halved(groups):
@@ -60,6 +62,8 @@ def test_readers_of_every_kind_come_closer_on_inputs_they_have_not_seen(name):
         assert reader.after <= reader.before
     if name in SAID:
         assert found.refit.skipped
+    elif name in COMPUTED:
+        assert not found.refit.readers
     else:
         assert found.refit.readers
         fresh = [ZOO[name].inputs() for _ in range(6)]

@@ -6,7 +6,7 @@ from torch import nn, optim
 from torch.distributed.fsdp import fully_shard
 
 import diffprune as dp
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, ProcessError, StorageError
 from diffprune.integrations.fsdp import load_checkpoint, save_checkpoint
 from several_processes import run
 
@@ -107,3 +107,37 @@ def test_one_process_saves_and_damage_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(ArgumentError, match="damaged"):
         load_checkpoint(tmp_path / "run", *again[1:])
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "cat.png").write_bytes(b"a cat")
+    with pytest.raises(StorageError, match="photos` holds something else"):
+        save_checkpoint(folder, *make("strength", shard=False)[1:])
+    assert [path.name for path in tmp_path.rglob("*.*")] == ["cat.png"]
+
+
+def test_damaged_tensors_are_found_before_anything_is_loaded(tmp_path):
+    folder = tmp_path / "run"
+    save_checkpoint(folder, *make("strength", shard=False)[1:])
+    part = max((folder / "tensors").iterdir(), key=lambda path: path.stat().st_size)
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    model, *fresh = make("strength", seed=4, shard=False)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with pytest.raises(ArgumentError, match=f"{part.name}` is damaged"):
+        load_checkpoint(folder, *fresh)
+    assert all(torch.equal(before[n], t) for n, t in model.state_dict().items())
+
+
+def failing(_, folder):
+    with pytest.raises((StorageError, ProcessError), match="holds something else"):
+        save_checkpoint(folder, *make("strength")[1:])
+    return True
+
+
+def test_what_the_first_process_cannot_write_all_hear_of(tmp_path):
+    (tmp_path / "letter").write_text("Dear Sir or Madam")
+    assert run(failing, tmp_path) == [True, True]

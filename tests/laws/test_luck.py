@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import diffprune as dp
-from diffprune import testing
+from diffprune import surgery, testing
 from diffprune.errors import ArgumentError, RemovalError
 from diffprune.surgery import removal
 
@@ -553,3 +553,93 @@ def test_a_gather_that_reads_a_part_freezes_what_it_reads():
     model = network(forward, a=Linear(8, 12), h=Linear(7, 3))
     inputs = (torch.randn(2, 5, 8, dtype=torch.float64), torch.randint(5, (2, 4, 7)))
     assert not list(dp.find_groups(model, inputs))
+
+
+# --- Sizes that only the example has -----------------------------------------
+
+
+def sequences(length, rows=2):
+    return torch.randn(rows, length, 8, dtype=torch.float64)
+
+
+TABLES = {
+    "slice": lambda s, x: s.table[: x.shape[1]],
+    "second dimension": lambda s, x: s.table[None][:, : x.shape[1]],
+    "narrow": lambda s, x: s.table.narrow(0, 0, x.shape[1]),
+    "scaled": lambda s, x: (2 * s.table)[: x.shape[1]],
+    "split": lambda s, x: s.table.split([x.shape[1], len(s.table) - x.shape[1]])[0],
+}
+
+
+def with_table(part):
+    model = network(
+        lambda s, x: s.h((s.a(x) + part(s, x)).relu()), a=Linear(8, 12), h=Linear(12, 3)
+    )
+    model.table = nn.Parameter(torch.randn(9, 12, dtype=torch.float64))
+    return model
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("length", [1, 4])
+def test_places_that_the_example_does_not_reach_stay(name, length):
+    model = with_table(TABLES[name])
+    groups = dp.find_groups(model, sequences(length))
+    assert [group.size for group in groups] == [12]
+    small = dp.remove(model, sequences(length), keep=half(groups))
+    masked = surgery.mask(model, groups, half(groups))
+    with torch.no_grad():
+        model.table[:, :5] = model.a.weight[:5] = model.a.bias[:5] = 0
+    compacted = dp.compact(model, sequences(length))
+    assert compacted.table.shape == (9, 7)
+    for x in map(sequences, (1, 4, 7)):
+        torch.testing.assert_close(small(x), masked(x))
+        torch.testing.assert_close(compacted(x), model(x))
+
+
+def test_a_rank_that_only_weights_have_can_be_cut():
+    model = network(
+        lambda s, x: F.linear(x, s.up @ s.down),
+        up=nn.Parameter(torch.randn(3, 6)),
+        down=nn.Parameter(torch.randn(6, 8)),
+    )
+    testing.check_removal(model, vectors())
+    assert [group.size for group in dp.find_groups(model, vectors())] == [6]
+
+
+SIZES = {
+    "sum over positions": lambda s, x: s.h(s.a(x).relu().sum(1)),
+    "running sum": lambda s, x: s.h(s.a(x).relu().cumsum(1)),
+    "count of rows": lambda s, x: s.h(s.a(x).relu() * len(x)),
+    "count of positions": lambda s, x: s.h(s.a(x).relu() / x.shape[1]),
+    "average at a border": lambda s, x: s.h(
+        F.avg_pool1d(s.a(x).relu().mT, 3, 3, padding=1).mT
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_a_constant_of_one_size_is_not_folded(name, length):
+    model = network(SIZES[name], a=Linear(8, 12), h=Linear(12, 3))
+    with torch.no_grad():
+        model.a.weight[:5], model.a.bias[:5] = 0, 1
+    small = dp.compact(model, sequences(length))
+    for x in (sequences(1), sequences(4), sequences(7, rows=3)):
+        torch.testing.assert_close(small(x), model(x))
+
+
+def test_a_constant_of_all_sizes_is_folded():
+    model = network(
+        lambda s, x: s.h(s.a(x).relu().mean(1)), a=Linear(8, 12), h=Linear(12, 3)
+    )
+    with torch.no_grad():
+        model.a.weight[:5], model.a.bias[:5] = 0, torch.rand(5)
+    assert dp.compact(model, sequences(6)).h.in_features == 7
+
+
+def test_a_certificate_looks_at_another_size():
+    model = network(lambda s, x: s.h(s.a(x)), a=Linear(8, 12), h=Linear(12, 3))
+    other = copy.deepcopy(model)
+    other.h.register_forward_hook(lambda _, args, y: y * (1 + (args[0].shape[1] != 4)))
+    with pytest.raises(RemovalError, match="something else"):
+        surgery.certify(model, other, sequences(4))

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from diffprune.lab import read_run
 from paper import __main__ as commands, frontier as front, recipes
-from paper.__main__ import EXPERIMENTS
+from paper.experiments import EXPERIMENTS
 from paper.records import RESULTS, copy_record
 
 
@@ -15,11 +16,12 @@ from paper.records import RESULTS, copy_record
     [
         (["table", "alexnet"], "there is no `alexnet`; there are `lenet5`, `wrn`"),
         (["table", "lenet5", "--results", "empty"], "`empty` holds no records"),
+        (["table", "wrn", "--recipes", "low"], "there is no `low`; there are `wrn-"),
         (["train", "alexnet"], "there is no `alexnet`; there are `lenet5-sigmoid`"),
         (["train", "lenet5-sigmoid", "--data-dir", "empty"], "mnist was not found"),
         (["table1", "--methods", "l1"], "there is no `l1`; there are `dense`"),
         (["frontier", "--aim", "tiny"], "there are `small`, `medium`"),
-        (["ablation", "beta"], "there are `sigma`, `zeta`, `live_removal`"),
+        (["ablation", "beta"], "there are `sigma`, `fading`, `zeta`"),
         (["steps", "wrn"], "there are `wrn-28-10`, `wrn-10-2`, `wrn-10-1`"),
         (["report", "nowhere"], "`nowhere` holds no run"),
     ],
@@ -49,6 +51,7 @@ def test_every_command_teaches_by_example(paper, command):
         (["table1"], "MDR (reconstruction)"),
         (["frontier"], "diffprune, small"),
         (["ablation", "sigma"], "sigma"),
+        (["ablation", "fading"], "2-6-38-20"),
         (["ablation", "zeta"], "at least 0"),
         (["ablation", "live_removal"], "removed"),
         (["steps", "wrn-28-10"], "5,243,328,768"),
@@ -80,7 +83,7 @@ def test_a_table_is_run_where_it_is_asked_to(paper, monkeypatch, toy, recipe, tm
     def tiny(seed):
         return replace(recipe, name="lenet5-sigmoid", seed=seed)
 
-    chosen = replace(EXPERIMENTS["lenet5"], task=toy, recipes=(tiny,))
+    chosen = replace(EXPERIMENTS["lenet5"], runs=((toy, tiny),))
     monkeypatch.setattr(commands, "EXPERIMENTS", {"lenet5": chosen})
     asked = ("table", "lenet5", "--run", "--seeds", "2", "--epochs", "1")
     done = paper(*asked, "--results", "kept")
@@ -90,6 +93,44 @@ def test_a_table_is_run_where_it_is_asked_to(paper, monkeypatch, toy, recipe, tm
     assert (tmp_path / "runs/lenet5-sigmoid-seed0/summary.json").exists()
     again = paper(*asked, "--results", "kept")  # finished runs are not run again
     assert again.stdout == done.stdout
+
+
+def test_one_row_is_run_and_kept_even_if_it_is_interrupted(
+    paper, monkeypatch, toy, recipe, tmp_path
+):
+    def stops(recipe):
+        calls.append(recipe.name)
+        task = toy(recipe)
+        return replace(task, test=_Stopping(task.test, after=2))
+
+    calls = []
+    runs = tuple(
+        (stops, lambda seed, name=name: replace(recipe, name=name, seed=seed))
+        for name in ("lenet5-softmax", "lenet5-sigmoid")
+    )
+    chosen = replace(EXPERIMENTS["lenet5"], runs=runs)
+    monkeypatch.setattr(commands, "EXPERIMENTS", {"lenet5": chosen})
+    asked = ("--run", "--recipes", "lenet5-sigmoid", "--results", "kept")
+    done = paper("table", "lenet5", *asked)
+    assert calls == ["lenet5-sigmoid"]
+    assert "goes on from here" in done.stderr
+    assert len(read_run(tmp_path / "kept/lenet5-sigmoid-seed0").epochs) == 1
+
+
+class _Stopping:
+    """Data that is interrupted, as by Ctrl-C, when it is asked for too often."""
+
+    def __init__(self, batches, after):
+        self._batches, self._left = batches, after
+
+    def __len__(self):
+        return len(self._batches)
+
+    def __iter__(self):
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+        return iter(self._batches)
 
 
 def test_training_says_where_the_run_is(paper, monkeypatch, toy, recipe):
@@ -127,13 +168,14 @@ def test_a_report_shows_what_is_published(paper, tmp_path):
 
 def test_every_run_of_an_experiment_has_a_folder_of_its_own():
     for experiment in EXPERIMENTS.values():
-        made = [make(seed) for make in experiment.recipes for seed in range(2)]
+        made = [make(seed) for _, make in experiment.runs for seed in range(2)]
         assert len({recipe.folder_name for recipe in made}) == len(made)
 
 
 def test_every_experiment_prints_a_table_of_its_runs(done, lines_of):
     for experiment in EXPERIMENTS.values():
-        run = replace(done, recipe=experiment.recipes[0](0))
+        _, make_recipe = experiment.runs[0]
+        run = replace(done, recipe=make_recipe(0))
         text = "".join(lines_of(experiment.table([run])))
         assert f"{run.epochs[-1].test_error:.2f}" in text
 

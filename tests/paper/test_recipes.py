@@ -7,9 +7,11 @@ from diffprune.lab import read_run, train
 from diffprune.lab.image_batches import Examples, Split
 from diffprune.lab.training.task import gate_of
 from paper import recipes
+from paper.fading_strengths import fading_task
 from paper.models.wide_resnet import WideResNet
 from paper.recipes import (
-    fading_task,
+    FADED,
+    FADES,
     few_and_small,
     papers_gate,
     small_wrn_dense,
@@ -104,7 +106,7 @@ def test_the_push_to_close_is_gone_before_the_end(images, make_recipe, tmp_path)
 
     def task(recipe):
         model = WideResNet(10, 2, papers_gate(recipe))
-        made = fading_task(wide_resnet_task(model, images, recipe), recipe)
+        made = faded_task(wide_resnet_task(model, images, recipe), recipe)
 
         def pruner(model, examples):
             seen.append(made.pruner(model, examples))
@@ -118,12 +120,16 @@ def test_the_push_to_close_is_gone_before_the_end(images, make_recipe, tmp_path)
     assert 0 < pushes[0] < whole
     assert pushes[1] == 0
     last_fall = recipe.decay_after[-1] / make_recipe().epochs
-    assert last_fall > 0.75
+    assert last_fall > FADED
+
+
+def faded_task(task, recipe):
+    return fading_task(task, recipe, start=FADES, end=FADED)
 
 
 def fresh(images, recipe):
     model = WideResNet(10, 2, papers_gate(recipe))
-    made = fading_task(wide_resnet_task(model, images, recipe), recipe)
+    made = faded_task(wide_resnet_task(model, images, recipe), recipe)
     return made.pruner(model, images.test.images[:2].float())
 
 
@@ -134,7 +140,7 @@ def push(pruner):
 def test_a_dense_recipe_has_nothing_that_fades(images):
     recipe = wide_wrn_dense()
     task = wide_resnet_task(WideResNet(10, 2), images, recipe)
-    assert fading_task(task, recipe) is task
+    assert faded_task(task, recipe) is task
 
 
 @pytest.mark.parametrize("make_recipe", [wide_wrn_low_budget, wide_wrn_high_budget])
@@ -144,7 +150,7 @@ def test_a_budget_gets_the_share_of_the_paper(images, make_recipe, tmp_path):
     def task(recipe):
         model = WideResNet(10, 2, papers_gate(recipe))
         small = few_and_small(images)
-        return fading_task(wide_resnet_task(model, small, recipe), recipe)
+        return faded_task(wide_resnet_task(model, small, recipe), recipe)
 
     train(task, recipe, out=tmp_path)
     share = read_run(tmp_path).outcome.macs / WIDE_MACS

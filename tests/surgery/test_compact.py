@@ -8,7 +8,7 @@ from torch.nn.utils import prune
 from diffprune import compact
 from diffprune._core.copying import copied
 from diffprune._surgery import mask
-from diffprune._surgery.compact import compacted
+from diffprune._surgery.compact import compaction_of_groups
 from diffprune.testing.outcomes import (
     assert_close,
     is_deterministic,
@@ -183,7 +183,7 @@ def test_constants_are_folded_rightly_in_every_network(name):
     model, inputs, groups = analysed(name)
     model = copied(model)
     kill_rows_(model)
-    small = compacted(model, inputs, groups).model
+    small = compaction_of_groups(model, inputs, groups).model
     assert_alike(small, model, inputs, training=False)
 
 
@@ -201,7 +201,7 @@ def test_masked_units_are_found_again(name):
     ):  # a direction cannot be zeroed, so nothing looks dead
         keep = {}
     masked = mask(model, groups, keep)
-    small = compacted(masked, inputs, groups).model
+    small = compaction_of_groups(masked, inputs, groups).model
     for training in (False, True):
         assert_alike(small, masked, inputs, training=training)
     tensors = dict(small.named_parameters())

@@ -209,7 +209,7 @@ ENTRIES = {
     "reused_layer": Entry(ReusedLayer, VECTOR, expect=at_least(1)),
     "tied_autoencoder": Entry(TiedAutoencoder, floats(2, 7), expect=at_least(2)),
     "tied_head": Entry(TiedHead, tokens(23, 2, 8), expect=at_least(2)),
-    "bag_of_words": Entry(BagOfWords, tokens(23, 2, 8), expect=at_least(1)),
+    "bag_of_words": Entry(BagOfWords, tokens(23, 2, 8), expect=at_least(2)),
     "ensemble": Entry(Ensemble, VECTOR, expect=at_least(1)),
     "unused_layer": Entry(UnusedLayer, VECTOR),
 }

@@ -238,6 +238,19 @@ class WeightNorm(nn.Sequential):
         )
 
 
+class PlaceTable(nn.Module):
+    """3 -> fc 11 + the first rows of a table (20 11) -> ReLU -> sum -> fc 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc, self.head = nn.Linear(3, 11), nn.Linear(11, 5)
+        self.table = nn.Parameter(torch.empty(20, 11))
+
+    def forward(self, x):
+        places = self.table[: x.shape[1]]
+        return self.head((self.fc(x) + places).relu().sum(1))
+
+
 class WeightNormColumns(nn.Sequential):
     """3 -> fc 11 -> ReLU -> fc 5, whose columns have a length and a direction each."""
 
@@ -317,6 +330,7 @@ ENTRIES = {
     "bilinear": Entry(Bilinear, VECTOR),
     "dropouts": Entry(Dropouts, IMAGE, expect=at_least(2)),
     "weight_norm": Entry(WeightNorm, IMAGE),
+    "place_table": Entry(PlaceTable, SEQUENCE, expect=at_least(1)),
     "weight_norm_columns": Entry(WeightNormColumns, VECTOR, expect=at_least(1)),
     "weight_norm_hooks": Entry(WeightNormHooks, IMAGE),
     "einsum_dots": Entry(EinsumDots, SEQUENCE, expect=at_least(1)),

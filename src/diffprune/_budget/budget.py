@@ -24,7 +24,7 @@ class Budget:
         latency: Seconds of one forward pass of the example inputs as they are, measured
             on the device the model is on.
         steps: Optimizer steps of the whole training; a `Pruner` needs it. Units leave
-            during the first half, the second lets the model recover.
+            during the first three tenths, the rest lets the model recover.
         pretrained: Whether the model is trained already. Then units leave as soon as a
             few steps have shown what they are worth, the layers that read them are
             refitted, and all other steps are for the small model.
@@ -73,8 +73,8 @@ class Budget:
         if self.steps is None:
             asked = ", ".join(f"{name}={one!r}" for name, one in self.asked().items())
             raise ArgumentError(
-                "a pruner has to know how long training takes: half of it closes "
-                "units, the other half lets the model recover.\n"
+                "a pruner has to know how long training takes: three tenths of it "
+                "close units, the rest lets the model recover.\n"
                 f"Type `Budget({asked}, steps=...)`, the number of optimizer steps."
             )
         return self.steps

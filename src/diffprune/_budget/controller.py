@@ -31,7 +31,7 @@ from diffprune.gates import Gate
 Phase: TypeAlias = Literal["warm-up", "closing", "recovery", "met"]
 
 WARM_UP: Final = 0.1
-CLOSED_BY: Final = 0.5
+CLOSED_BY: Final = 0.3
 WINDOW: Final = 16
 """For so many steps before units leave, the pruner measures what they are worth."""
 
@@ -67,7 +67,7 @@ def rounds(budget: Budget) -> list[int]:
 
     Examples:
         >>> rounds(Budget(macs=0.5, steps=1000))
-        [100, 158, 215, 272, 329, 386, 443, 500]
+        [100, 129, 158, 186, 215, 243, 272, 300]
         >>> rounds(Budget(macs=0.5, steps=1000, pretrained=True))
         [16]
     """
@@ -148,7 +148,7 @@ class Controller:
         """Whether layers are refitted when the next units leave.
 
         They are when the last units of a trained model leave. A model that still learns
-        is left as it was cut, because half of its training lies ahead.
+        is left as it was cut, because most of its training lies ahead.
         """
         is_last_round = self._done + 1 >= len(self._rounds[self.stage])
         return is_last_round and self.budgets[self.stage].pretrained

@@ -7,6 +7,7 @@ are shown as `LinearMap`s, those inside recurrent layers and attention too.
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -46,9 +47,15 @@ def run_watched(
 def watch_maps(
     at_map: AtMap, otherwise: Callable[[FunctionCall], Any] = FunctionCall.run
 ) -> Watch:
-    """A context in which every linear map that runs is shown; as for `run_watched`."""
+    """A context in which every linear map that runs is shown; as for `run_watched`.
+
+    Those inside `torch.func.jvp`, `torch.vmap` and the like are calls as any other: the
+    tensors there stand for others.
+    """
 
     def handle(call: FunctionCall) -> Any:  # noqa: ANN401 - what the call returns
+        if _is_transformed():
+            return otherwise(call)
         if is_recurrent(call):
             return run_unrolled(call, product)
         found = linear_map(call)
@@ -61,6 +68,11 @@ def watch_maps(
         return at_map(found, lambda x: F.linear(x, weight, bias))
 
     return Watch(handle)
+
+
+def _is_transformed() -> bool:
+    """Whether a function is being transformed by `torch.func`."""
+    return torch._C._functorch.peek_interpreter_stack() is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType] - nothing public says so
 
 
 def computes(call: FunctionCall) -> bool:

@@ -24,6 +24,8 @@ _UNIONS: Final = (typing.Union, types.UnionType)
 _TEXT: Final = (str, bytes, bytearray)
 _LARGEST: Final = 2**63 - 1
 """What torch can count to."""
+FINITE: Final = torch.finfo(torch.float32).max
+"""What is more becomes infinite in the numbers that most models have."""
 _LONGEST: Final = 60
 """Characters of a value that a message shows."""
 
@@ -201,11 +203,11 @@ def _is_real(value: object) -> bool:
 
 
 def _is_finite(value: Any) -> bool:  # noqa: ANN401 - as above
-    return _is_real(value) and math.isfinite(value)
+    return _is_real(value) and abs(value) <= FINITE
 
 
 def _is_infinite(value: Any) -> bool:  # noqa: ANN401 - as above
-    return _is_real(value) and math.isinf(value)
+    return _is_real(value) and abs(value) > FINITE
 
 
 _NUMBERS: Final[Mapping[Any, Callable[[Any], bool]]] = {

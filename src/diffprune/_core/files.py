@@ -7,6 +7,7 @@ whatever happens on the way, the earlier file is intact.
 import errno
 import os
 import secrets
+import stat
 import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -30,6 +31,8 @@ def write_files(contents: Mapping[Path, bytes | memoryview]) -> None:
     """
     partials = {path: _partial(path) for path in contents}
     first = next(iter(contents))
+    for path in contents:
+        _check_replaceable(path)
     make_folder(first.parent)
     with storing(first):
         try:
@@ -41,6 +44,39 @@ def write_files(contents: Mapping[Path, bytes | memoryview]) -> None:
             for partial in partials.values():
                 remove(partial)
         sync(first.parent)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Refuse to put a file in the place of a device or a pipe; a link is replaced.
+
+    Raises:
+        StorageError: If there is one.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return  # there is nothing, or writing will say what is wrong
+    if _is_odd(mode):
+        raise StorageError(
+            f"cannot write `{path}`: it is a device, a pipe or a socket, which a file "
+            "would replace.\nName a place for a file."
+        )
+
+
+def _check_finite(path: Path) -> None:
+    """Refuse to read from a device or a pipe, which may never end.
+
+    Raises:
+        StorageError: If it is one.
+    """
+    if path.exists() and _is_odd(path.stat().st_mode):
+        raise StorageError(f"cannot read `{path}`: it is a device or a pipe.")
+
+
+def _is_odd(mode: int) -> bool:
+    """Whether this is neither a file nor a folder nor a link, by its mode."""
+    known = (stat.S_ISREG, stat.S_ISDIR, stat.S_ISLNK)
+    return not any(is_one(mode) for is_one in known)
 
 
 def _partial(path: Path) -> Path:
@@ -85,6 +121,7 @@ def written_whole(path: Path) -> Generator[Path]:
         >>> target.read_text()
         'all of it'
     """
+    _check_replaceable(path)
     make_folder(path.parent)
     with (
         storing(path),
@@ -161,6 +198,7 @@ def reading(path: Path) -> Generator[None]:
         StorageError: In place of any other `OSError`.
     """
     try:
+        _check_finite(path)
         yield
     except StorageError:
         raise

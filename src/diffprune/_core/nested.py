@@ -18,6 +18,8 @@ Tree: TypeAlias = Any
 
 _MARK: Final = "!"
 _TENSOR: Final = f"{_MARK}tensor"
+_MOST_BITS: Final = 8192
+"""Of a whole number; Python refuses to read much longer ones as text."""
 _NATIVE: Final = frozenset({bool, int, float, str, type(None)})
 _TENSORS: Final = (Tensor, nn.Parameter, nn.Buffer)
 _MAPPINGS: Final = {"dict": dict, "OrderedDict": OrderedDict, "Counter": Counter}
@@ -79,10 +81,10 @@ def put_together(tree: Tree, tensors: Sequence[Tensor]) -> Any:  # noqa: ANN401 
 def _apart(value: Any, name: str, tensors: list[Tensor]) -> Tree:  # noqa: ANN401 - told apart here
     kind = type(value)
     if kind in _NATIVE:
+        _check_length(name, value)
         return value
     if kind in _TENSORS:
-        if value.is_meta:
-            raise ArgumentError(f"{name} is on the meta device and has no values.")
+        _check_dense(name, value)
         tensors.append(value)
         return {_TENSOR: len(tensors) - 1}
     if kind is list:
@@ -103,8 +105,25 @@ def _apart(value: Any, name: str, tensors: list[Tensor]) -> Tree:  # noqa: ANN40
 
 def _items(values: Sequence[Any], name: str, tensors: list[Tensor]) -> list[Tree]:
     if _NATIVE.issuperset(map(type, values)):
+        for value in values:
+            _check_length(name, value)
         return list(values)
     return [_apart(v, f"{name}[{i}]", tensors) for i, v in enumerate(values)]
+
+
+def _check_dense(name: str, tensor: Tensor) -> None:
+    if tensor.is_meta:
+        raise ArgumentError(f"{name} is on the meta device and has no values.")
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        raise ArgumentError(
+            f"{name} is a tensor that is stored in another way than dense.\n"
+            "Save `x.to_dense()`, or `x.dequantize()`."
+        )
+
+
+def _check_length(name: str, value: object) -> None:
+    if type(value) is int and value.bit_length() > _MOST_BITS:
+        raise ArgumentError(f"{name} is a number of too many digits to be saved.")
 
 
 def _mapping(

@@ -6,7 +6,7 @@ places. Only the places are copied, and the numbers of tensors that will be over
 
 from collections import deque
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import is_dataclass
 from typing import Any, Final, final
 
@@ -73,6 +73,8 @@ def all_or_nothing(
 ) -> Generator[None]:
     """Put everything back that these objects hold if the block raises.
 
+    What is made in the block can be trained, even within `torch.inference_mode()`.
+
     Args:
         *roots: Models, optimizers, pruners.
         overwritten: Tensors whose numbers the block may change in place.
@@ -92,7 +94,10 @@ def all_or_nothing(
     """
     before = Snapshot(roots, overwritten, lent)
     try:
-        yield
+        with ExitStack() as stack:
+            if torch.is_inference_mode_enabled():
+                stack.enter_context(torch.inference_mode(mode=False))
+            yield
     except BaseException:
         before.restore_()
         raise

@@ -77,6 +77,22 @@ def read_tensors(
     return tensors, header
 
 
+def new_like(like: Tensor) -> Tensor:
+    """A tensor that is not filled yet, of few pages: a system is slow to give many.
+
+    Examples:
+        >>> new_like(torch.ones(2, 3)).shape
+        torch.Size([2, 3])
+    """
+    if like.nbytes < _MANY_PAGES:
+        return torch.empty(like.shape, dtype=like.dtype)
+    # NumPy asks the system for huge pages, and aligns less than torch.
+    raw = np.empty(like.nbytes + _ALIGNED, np.uint8)
+    start = -raw.ctypes.data % _ALIGNED
+    room = torch.from_numpy(raw[start : start + like.nbytes])
+    return room.view(like.dtype).view(like.shape)
+
+
 def stored_digest(file: BinaryIO) -> str:
     """The digest that a file of `packed` carries, which tells two such files apart."""
     return _read_header(file)[0]["__metadata__"][_DIGEST]
@@ -95,7 +111,7 @@ def _layout(
     try:
         with safetensors.safe_open(path, framework="pt") as checked:
             # Only looked at: what is mapped into memory would change with the file.
-            room = {name: _room(checked.get_tensor(name)) for name in checked.keys()}  # noqa: SIM118 - no mapping
+            room = {name: new_like(checked.get_tensor(name)) for name in checked.keys()}  # noqa: SIM118 - no mapping
         header, start = _read_header(file)
         places = [(start + header[n]["data_offsets"][0], n, t) for n, t in room.items()]
     except Exception as error:
@@ -103,17 +119,6 @@ def _layout(
             f"`{path}` is damaged, or not a file that diffprune wrote: {error}"
         ) from error
     return header.get("__metadata__", {}), sorted(places, key=lambda place: place[0])
-
-
-def _room(like: Tensor) -> Tensor:
-    """Memory for a tensor, of few pages: the system is slow to hand out many."""
-    if like.nbytes < _MANY_PAGES:
-        return torch.empty(like.shape, dtype=like.dtype)
-    # NumPy asks the system for huge pages, and aligns less than torch.
-    raw = np.empty(like.nbytes + _ALIGNED, np.uint8)
-    start = -raw.ctypes.data % _ALIGNED
-    room = torch.from_numpy(raw[start : start + like.nbytes])
-    return room.view(like.dtype).view(like.shape)
 
 
 def _read_header(file: BinaryIO | FileIO) -> tuple[dict[str, Any], int]:

@@ -159,14 +159,19 @@ def check_same(
     """
     for trial in _trials(inputs, batch_dim):
         expected = model_outputs(model, trial)
+        if not expected:
+            raise ArgumentError(
+                f"the model, a {type(model).__name__}, returns no tensor, so there is "
+                "nothing to export.\nLet its forward return its outputs."
+            )
         shapes = ", ".join(str(tuple(t.shape)) for t in tensor_leaves(trial))
         try:
             actual = run(trial)
         except Exception as error:
             raise ExportError(
-                f"what was exported does not run on inputs of shape {shapes}: {error}\n"
-                "If the batch size has to be fixed, pass `batch_dim=None`. Nothing was "
-                "written."
+                "what was exported of the model does not run on inputs of shape "
+                f"{shapes}: {error}\nIf the batch size has to be fixed, pass "
+                "`batch_dim=None`. Nothing was written."
             ) from error
         _compare(expected, actual, shapes)
 

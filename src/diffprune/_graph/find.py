@@ -8,10 +8,10 @@ from typing import Literal, TypeAlias
 from torch import nn
 
 from diffprune._core.door import door
-from diffprune._graph.axes import atoms
+from diffprune._graph.axes import Atom, atoms
 from diffprune._graph.groups import Groups, PruneGroup, collect, unknown_group
 from diffprune._graph.infer import Solution, solve
-from diffprune._graph.rule_api import Frozen, Op, Rule
+from diffprune._graph.rule_api import Frozen, Op, Rule, Value
 from diffprune._graph.tracing import ExampleInputs, trace
 from diffprune._graph.width_constraints import layer_attributes, settle
 from diffprune._graph.zeros import when_zeroed
@@ -127,11 +127,28 @@ def _freeze_coupled(solution: Solution, norms: Norms) -> None:
 
 
 def _freeze_unread(solution: Solution) -> None:
-    read = {id(value) for step in solution.steps for value in step.inputs}
+    """Freeze what the example does not reach, such as places behind its last one.
+
+    Part of a table that is `table[: x.shape[1]]` belongs to longer inputs. What is read
+    takes part in a sum, or in a value that depends on the inputs.
+    """
+    algebra = solution.algebra
+    sums = (algebra.resolve(found.axis) for found in solution.facts.contractions)
+    read = {atom for axis in sums for atom in atoms(axis)}
+    fixed = {id(value) for value in solution.tensors.values()}
+    for step in solution.steps:
+        if all(id(value) in fixed for value in step.inputs):
+            fixed.update(map(id, step.outputs))
+        else:
+            for value in (*step.inputs, *step.outputs):
+                read |= _atoms_of(solution, value)
     for value in solution.tensors.values():
-        if id(value) not in read:
-            for axis in value.axes:
-                solution.algebra.freeze(axis, Frozen("not read for these inputs"))
+        for atom in _atoms_of(solution, value) - read:
+            algebra.freeze((atom,), Frozen("not read for these inputs"))
+
+
+def _atoms_of(solution: Solution, value: Value) -> set[Atom]:
+    return {atom for axis in solution.axes(value) for atom in atoms(axis)}
 
 
 def _freeze_heads(solution: Solution, heads: str) -> None:

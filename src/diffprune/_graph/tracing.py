@@ -137,13 +137,15 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
     noise of a fixed width fixes it; both would be missed otherwise.
 
     Raises:
-        ArgumentError: If the model is wrapped, unmaterialised, or rejects the inputs.
+        ArgumentError: If the model is wrapped, unmaterialised, rejects the inputs, or
+            returns nothing.
         TraceError: If its control flow depends on values.
     """
     check_plain(model)
     check_accepts(model, inputs)
     with _EXPORTING, mode_readers() as readers:
         usual = _trace(model, inputs, training=False)
+    _check_returns(model, usual)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     read = {parameters.get(name) for name in usual.read}  # a tied one by any name
     is_all_read = read.issuperset(parameters.values())
@@ -157,6 +159,16 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
         if not _is_alike(usual, training):
             return usual, training
     return (usual,)
+
+
+def _check_returns(model: nn.Module, found: Trace) -> None:
+    """Refuse a model without outputs: whatever is removed, they would be the same."""
+    outputs = pytree.tree_leaves(found.graph.output_node().args)
+    if not any(isinstance(leaf, fx.Node) for leaf in outputs):
+        raise ArgumentError(
+            f"the model, a {type(model).__name__}, returns no tensor in eval mode, so "
+            "nothing shows what it computes.\nLet its forward return its outputs."
+        )
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
         trees = json.loads(header["state"])
         used = set[str]()
         state = {n: _together(tree, tensors, used) for n, tree in trees.items()}
-        missing = PARTS - set(state)
+        missing = PARTS - {n for n, part in state.items() if isinstance(part, dict)}
     except Exception as error:
         raise ArgumentError(f"`{path}` is damaged: {error!r}") from error
     if missing:
@@ -203,9 +203,12 @@ def _whole(
 
 def _changes_shapes(state: Mapping[str, Any], pruner: HasState) -> bool:
     """Whether loading cuts the model, or takes its gates out."""
-    saved = {name: tensor.shape for name, tensor in state["model"].items()}
-    own = {name: tensor.shape for name, tensor in pruner.model.state_dict().items()}
-    return saved != own
+    return _shapes(state["model"]) != _shapes(pruner.model.state_dict())
+
+
+def _shapes(state: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Of tensors; what modules keep beside them has none."""
+    return {n: list(t.shape) for n, t in state.items() if isinstance(t, Tensor)}
 
 
 def _borrowers(state: Mapping[str, Any], pruner: HasState) -> dict[Tensor, Tensor]:
@@ -237,10 +240,11 @@ def _check_model(
             f"`{path}` is of another model: it holds `{extra[0]}`, and the model does "
             "not."
         )
-    for name, tensor in pruner.model.state_dict().items():
+    shapes = _shapes(saved)
+    for name, shape in _shapes(pruner.model.state_dict()).items():
         kept = plan.tensors.get(name, {})
-        expected = [len(kept.get(dim, range(n))) for dim, n in enumerate(tensor.shape)]
-        found = list(saved[name].shape) if name in saved else "nothing"
+        expected = [len(kept.get(dim, range(n))) for dim, n in enumerate(shape)]
+        found = shapes.get(name, "nothing")
         if found != expected and not name.startswith(gates):
             raise ArgumentError(
                 f"`{path}` is of another model: for `{name}` it holds {found}, and "

@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from diffprune._core import files, tensor_files
 from diffprune._core.door import door
+from diffprune._core.parameter_hooks import hand_on_hooks_
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._graph import check_plain, latent_sizes, narrow_
 from diffprune._io.blueprint import Blueprint
@@ -123,4 +124,6 @@ def _parameter(tensor: Tensor, place: Tensor | None) -> nn.Parameter:
         return nn.Parameter(tensor, requires_grad=tensor.is_floating_point())
     parameter = nn.Parameter(tensor, requires_grad=place.requires_grad)
     vars(parameter).update(vars(place))
+    if isinstance(place, nn.Parameter):
+        hand_on_hooks_(place, parameter)
     return parameter

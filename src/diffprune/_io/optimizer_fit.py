@@ -43,6 +43,8 @@ def fitted(
         _check_same_keys(saved["state"], numbers, like)
         pairs = zip(optimizer.param_groups, saved["param_groups"], strict=True)
         groups = [_with_own_kernel(own, group) for own, group in pairs]
+    except ArgumentError:
+        raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _damaged(str(error)) from error
     return {"state": saved["state"], "param_groups": groups}
@@ -66,6 +68,8 @@ def _numbers(saved: Mapping[str, Any], optimizer: Optimizer) -> list[int]:
 def _check_value(
     optimizer: Optimizer, name: str, parameter: Tensor, key: object, value: object
 ) -> None:
+    if key in _SCALARS:
+        _check_scalar(name, key, value)
     if not isinstance(value, Tensor):
         return
     is_trusting = _is_trusting(optimizer)
@@ -78,6 +82,15 @@ def _check_value(
         )
     if value.is_complex() != parameter.is_complex():
         raise _damaged(f"it remembers `{key}` of `{name}` as {value.dtype}")
+
+
+def _check_scalar(name: str, key: object, value: object) -> None:
+    """Refuse a count of steps, or a factor, that is no number from zero on."""
+    is_one = _is_number(value) or (isinstance(value, Tensor) and value.numel() == 1)
+    if isinstance(value, Tensor) and not is_one:
+        return  # of a wrong shape, which is said elsewhere
+    if not is_one or not 0 <= float(value) < math.inf:  # pyright: ignore[reportArgumentType] - it is one
+        raise _damaged(f"it remembers {value!r} as `{key}` of `{name}`")
 
 
 def _is_trusting(optimizer: Optimizer) -> bool:
@@ -99,15 +112,19 @@ def _check_same_keys(
     numbers: Sequence[int],
     like: Sequence[tuple[str, Tensor]],
 ) -> None:
-    """Refuse a parameter of which less is remembered than of others of its rank."""
-    first: dict[int, set[str]] = {}
+    """Refuse a parameter of which other things are remembered than of those alike."""
+    first: dict[int, dict[str, bool]] = {}
     for number, (name, parameter) in zip(numbers, like, strict=True):
-        keys = set(state.get(number, {}))
-        if keys and keys != first.setdefault(parameter.ndim, keys):
+        values = state.get(number, {})
+        keys = {key: isinstance(value, Tensor) for key, value in values.items()}
+        others = first.setdefault(parameter.ndim, keys) if keys else keys
+        if keys.keys() != others.keys():
             raise _damaged(
-                f"it remembers {sorted(keys)} of `{name}`, and "
-                f"{sorted(first[parameter.ndim])} of others"
+                f"it remembers {sorted(keys)} of `{name}`, and {sorted(others)} of "
+                "others"
             )
+        if odd := [key for key, is_tensor in keys.items() if is_tensor != others[key]]:
+            raise _damaged(f"`{odd[0]}` is a tensor for some, and not for `{name}`")
 
 
 def _with_own_kernel(
@@ -122,13 +139,14 @@ def _with_own_kernel(
 
 def _is_alike(own: object, saved: object) -> bool:
     """Whether a value can stand for another: a number for a number, text for text."""
-    if own is None or saved is None or isinstance(own, Tensor):
+    if own is None or isinstance(own, Tensor):
         return True
     if isinstance(own, tuple | list):
-        return isinstance(saved, tuple | list) and len(saved) == len(own)
+        many: Any = saved if isinstance(saved, tuple | list) else ()
+        return len(many) == len(own) and all(map(_is_alike, own, many))
     if _is_number(own):
         return isinstance(saved, Tensor) or (_is_number(saved) and math.isfinite(saved))
-    return type(own) is type(saved)
+    return saved is None or type(own) is type(saved)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

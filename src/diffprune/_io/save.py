@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core import files, tensor_files
@@ -96,6 +96,13 @@ def _check(model: nn.Module) -> None:
             raise ArgumentError(
                 f"`{path}` keeps extra state that may be anything, and only tensors "
                 "can be stored. Make it a buffer: `register_buffer`."
+            )
+    for name, value in model.state_dict().items():
+        if not isinstance(value, Tensor) or value.is_quantized:
+            raise ArgumentError(
+                f"`{name}` in the state of the model is no plain tensor (quantized "
+                "layers keep their weights like that), and only those can be stored.\n"
+                "Save the model before it is quantized."
             )
 
 

@@ -115,7 +115,20 @@ def make_gates(
     like = next(
         p for p in model.parameters() if p.is_floating_point() or p.is_complex()
     )
-    return {g.name: _make_gate(_maker(gate, g), g, like) for g in chosen}
+    made = {g.name: _make_gate(_maker(gate, g), g, like) for g in chosen}
+    _check_distinct(made)
+    return made
+
+
+def _check_distinct(made: Mapping[str, GateLike]) -> None:
+    first = dict[int, str]()
+    for name, gate in made.items():
+        other = first.setdefault(id(gate), name)
+        if other != name:
+            raise ArgumentError(
+                f"gate= returned one gate for `{other}` and `{name}`, and each group "
+                "needs its own.\nType `gate=lambda group: dp.Gate(group.size)`."
+            )
 
 
 def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLike:
@@ -129,6 +142,11 @@ def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLik
         raise ArgumentError(
             f"gate= made a gate of {made.size} units for `{group.name}`, which has "
             f"{group.size}.\nType `gate=lambda group: dp.Gate(group.size)`."
+        )
+    if any(p.is_meta for p in made.parameters()):
+        raise ArgumentError(
+            f"gate= made a gate for `{group.name}` on the meta device, which holds no "
+            "numbers."
         )
     return made.to(like.device, like.dtype.to_real())
 
@@ -158,8 +176,6 @@ def make_controller(
         ArgumentError: If a budget cannot be met.
     """
     budgets = [budget] if isinstance(budget, Budget) else list(budget)
-    if not budgets:
-        raise ArgumentError("budget=[] asks for nothing: leave it out.")
     gates = {n: gate for n, gate in gated.gates.items() if isinstance(gate, Gate)}
     if others := gated.gates.keys() - gates:
         raise ArgumentError(
@@ -218,6 +234,8 @@ def check_options(
             "a budget finds its own strengths: leave `strength=` out.\n"
             "To keep layers whole, type `freeze=[...]`."
         )
+    if budget is not None and not isinstance(budget, Budget) and not list(budget):
+        raise ArgumentError("budget=[] asks for nothing: leave it out.")
     if budget is not None and steps is not None:
         raise ArgumentError(
             "a budget has its own steps: type `budget=dp.Budget(..., "

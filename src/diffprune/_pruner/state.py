@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from diffprune._core.arguments import count
 from diffprune._core.types import Float, Int
 from diffprune._graph import Atom, Groups, PruneGroup
 from diffprune._pruner.gated_model import RemovalRecord
@@ -86,14 +87,15 @@ def _read(
         atoms[unit.atom] = as_mask(left, unit.size)
     looks = {name: torch.as_tensor(state["looks"][name]) for name in sizes}
     for name, size in sizes.items():
-        if looks[name].shape != (size,):
-            raise ArgumentError(f"it counts {len(looks[name])} units for `{name}`.")
+        if looks[name].shape != (size,) or looks[name].is_floating_point():
+            raise ArgumentError(f"it counts other units than the {size} of `{name}`.")
     squares = {name: torch.as_tensor(state["squares"][name]) for name in sizes}
     for name in sizes:
-        if squares[name].shape != (len(kept[name]),):
-            raise ArgumentError(f"it knows {len(squares[name])} squares for `{name}`.")
+        is_whole = squares[name].shape == (len(kept[name]),)
+        if not is_whole or squares[name].is_complex() or (squares[name] < 0).any():
+            raise ArgumentError(f"it knows other squares than those of `{name}`.")
     history = [RemovalRecord.from_dict(record) for record in state["history"]]
-    steps = int(state["steps"])
+    steps = count("steps", state["steps"], least=0)
     return SavedRun(gates, atoms, looks, squares, steps, history, plan.certificate)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, TypeAlias, final
 
-from diffprune._core.arguments import count, number
+from diffprune._core.arguments import FINITE, count, number
 from diffprune._core.door import door
 from diffprune._core.types import Amount
 from diffprune._graph import PruneGroup
@@ -110,11 +110,17 @@ class Strengths:
         """Refuse strengths that cannot be meant, be it only later.
 
         Raises:
-            ArgumentError: If a function fails, or returns something else.
+            ArgumentError: If a function fails, or returns something else, or a
+                penalty would be infinite.
         """
-        steps = self._steps or 0
+        known, steps = list(units), self._steps or 0
         for step in {0, steps // 2, steps}:
-            self.of(units, step)
+            found = self.of(known, step)
+            if sum(found[unit.name] * unit.size for unit in known) > FINITE:
+                raise ArgumentError(
+                    f"a strength of {max(found.values()):g} is so large that the "
+                    "penalty is infinite.\nType `strength=1e-4` to start with."
+                )
 
     def of(self, units: Iterable[PruneGroup], step: int) -> dict[str, float]:
         """By gate, how hard it is pushed after so many steps."""

@@ -112,8 +112,10 @@ def add_gates_(
     """Let an optimizer that exists train gates too, and its schedulers with it.
 
     Raises:
-        ArgumentError: If it already holds one of them.
+        ArgumentError: If it already holds one of them, or a scheduler is that of
+            another optimizer.
     """
+    _check_schedulers(optimizer, schedulers)
     new, held = list(gates), held_by(all_optimizers([optimizer]))
     if any(parameter in held for parameter in new):
         raise ArgumentError(
@@ -132,6 +134,16 @@ def add_gates_(
             is_per_group = isinstance(value, list) and len(value) == count
             if is_per_group and _PER_GROUP.search(name):
                 value.append(_scaled(name, value[0], ratio))
+
+
+def _check_schedulers(optimizer: Optimizer, given: Iterable[LRScheduler]) -> None:
+    known = all_optimizers([optimizer])
+    for scheduler in _all_schedulers(given):
+        if not any(scheduler.optimizer is one for one in known):
+            raise ArgumentError(
+                f"{type(scheduler).__name__} schedules another optimizer.\nPass "
+                "schedulers of this one: `pruner.add_to(optimizer, scheduler)`."
+            )
 
 
 def _scaled(name: str, value: Any, ratio: float) -> Any:  # noqa: ANN401 - of any option

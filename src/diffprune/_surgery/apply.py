@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.parameter_hooks import hand_on_hooks_
 from diffprune._graph import latent_sizes, narrow_named_
 from diffprune._surgery.plan import Indices, Plan
 from diffprune.errors import ArgumentError
@@ -45,7 +46,8 @@ def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
     """Make the model smaller in place.
 
     Every shrunk parameter becomes a new `Parameter` object: the old one may still be
-    held by a loss tensor of an earlier step, and keeps its shape for it.
+    held by a loss tensor of an earlier step, and keeps its shape for it. Hooks of the
+    old one are hooks of the new one as well.
 
     Returns:
         The new tensor for every old one, for whoever else holds the old ones.
@@ -63,6 +65,9 @@ def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
             owner, attribute = _owner(model, name)
             # Recurrent layers keep a second list of weights, which this updates too.
             setattr(owner, attribute, replaced[tensor])
+    for old, new in replaced.items():
+        if isinstance(old, nn.Parameter) and isinstance(new, nn.Parameter):
+            hand_on_hooks_(old, new)
     for path, stub in plan.stubs.items():
         _replace_(model, model.get_submodule(path), stub.build())
     _refresh_(model, plan)

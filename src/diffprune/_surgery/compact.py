@@ -86,13 +86,13 @@ def compaction(
     """Like `compact`, with the plan beside the model."""
     plain = _permanent(model)
     groups = find_groups(plain, example_inputs, **options)
-    return compacted(plain, example_inputs, groups)
+    return compaction_of_groups(plain, example_inputs, groups)
 
 
-def compacted(
+def compaction_of_groups(
     plain: ModuleT, example_inputs: ExampleInputs, groups: Groups
 ) -> Removal[ModuleT]:
-    """Like `compaction` of a model without masks, with groups found before."""
+    """Like `compaction`, of a model without masks whose groups are known."""
     fine = in_double(plain, example_inputs)  # folding must not round
     dead = _bury_(fine.model, groups, fine.inputs)
     keep = {group.name: at_least_one(~dead[group.atom]) for group in groups}

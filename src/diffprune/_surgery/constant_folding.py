@@ -6,7 +6,7 @@ can say it for all: its constant times other weights.
 """
 
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from diffprune._core.types import Bool, Float
 from diffprune._graph import Atom, Axis, ExampleInputs, mask
 from diffprune._surgery.compare import outputs
+from diffprune._surgery.drawn_inputs import resized
 
 
 @dataclass(frozen=True)
@@ -43,18 +44,32 @@ class Reader:
 def watch(
     model: nn.Module, layers: Mapping[str, Axis], inputs: ExampleInputs
 ) -> dict[str, Reader]:
-    """Run the model once and note what each layer was given, if always the same."""
-    seen: dict[str, Tensor] = {}
+    """Run the model and note what each layer was given, if always the same.
+
+    On inputs of other sizes too, where the model takes them: a sum over positions, or
+    an average at a border, is a constant of one size alone.
+    """
     modules = {name: model.get_submodule(name) for name in layers}
-    with ExitStack() as hooks:
-        for name, module in modules.items():
-            hooks.enter_context(_note(seen, name, module))
-        outputs(model, inputs)
+    seen = _inputs_of(model, modules, inputs)
+    for other in resized(inputs):
+        with suppress(Exception):  # the model need not take them
+            seen = _same(seen, _inputs_of(model, modules, other))
     return {
         name: Reader(modules[name], layers[name], seen[name])  # pyright: ignore[reportArgumentType] - only such layers are watched
         for name in layers
         if name in seen
     }
+
+
+def _inputs_of(
+    model: nn.Module, modules: Mapping[str, nn.Module], inputs: ExampleInputs
+) -> dict[str, Tensor]:
+    seen: dict[str, Tensor] = {}
+    with ExitStack() as hooks:
+        for name, module in modules.items():
+            hooks.enter_context(_note(seen, name, module))
+        outputs(model, inputs)
+    return seen
 
 
 def _note(seen: dict[str, Tensor], name: str, module: nn.Module) -> RemovableHandle:
@@ -63,10 +78,24 @@ def _note(seen: dict[str, Tensor], name: str, module: nn.Module) -> RemovableHan
     ) -> None:
         (given,) = (*args, *named.values())
         now = _constant_inputs(module, given)
-        before = seen.get(name, now)
-        seen[name] = torch.where(now == before, now, torch.nan)
+        seen.update(_same({name: seen.get(name, now)}, {name: now}))
 
     return module.register_forward_pre_hook(hook, with_kwargs=True)
+
+
+def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What is the same in both, up to the rounding of an average; NaN elsewhere.
+
+    Layers that only one of them has, or that were given more elements, are as in one.
+    """
+    found = dict(one)
+    for name, before in one.items():
+        now = other.get(name, before)
+        if now.shape == before.shape:
+            rounding = 100 * torch.finfo(before.dtype).eps
+            is_same = torch.isclose(now, before, rtol=rounding, atol=0)
+            found[name] = torch.where(is_same, before, torch.nan)
+    return found
 
 
 def _constant_inputs(layer: nn.Module, x: Tensor) -> Float[Tensor, " n"]:

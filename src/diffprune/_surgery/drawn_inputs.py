@@ -4,7 +4,7 @@ Whether a removal is exact must not depend on the example: zeros, or a single ro
 nothing. What is drawn stays as close to the example as the model insists on.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -48,6 +48,39 @@ def repeated(inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as nested as given
         return torch.cat([leaf, leaf]) if is_batched else leaf  # pyright: ignore[reportArgumentType, reportCallIssue] - a tensor
 
     return pytree.tree_map(twice, inputs)
+
+
+def resized(inputs: ExampleInputs) -> Iterator[Any]:
+    """The same inputs with half as many elements along some dimensions, rows last.
+
+    Tensors that are as long in the same dimension change together, and so do all
+    dimensions of a length, as those of a sequence and of its mask. The model may refuse
+    some: a number of channels, or an image that a layer has to see whole.
+
+    Examples:
+        >>> [tuple(other.shape) for other in resized(torch.zeros(4, 3, 6, 6))]
+        [(4, 1, 6, 6), (4, 3, 3, 6), (4, 3, 3, 3), (4, 3, 6, 3), (2, 3, 6, 6)]
+    """
+    leaves, spec = pytree.tree_flatten(inputs)
+    shapes = {at: x.shape for at, x in enumerate(leaves) if isinstance(x, Tensor)}
+    everywhere = [(at, dim) for at, s in shapes.items() for dim in range(len(s))]
+    ways = dict[frozenset[tuple[int, int]], None]()
+    for at, dim in sorted(everywhere, key=lambda place: not place[1]):
+        alike = [(a, d) for a, d in everywhere if shapes[a][d] == shapes[at][dim]]
+        ways[frozenset((a, d) for a, d in alike if d == dim)] = None
+        if dim:
+            ways[frozenset((a, d) for a, d in alike if d)] = None
+    for way in ways:
+        dims = [[d for a, d in way if a == at] for at in range(len(leaves))]
+        yield pytree.tree_unflatten(map(_shorter, leaves, dims), spec)
+
+
+def _shorter(leaf: Any, dims: Sequence[int]) -> Any:  # noqa: ANN401 - only tensors have dims
+    """Half of a tensor along each of these dimensions; twice it where it has one."""
+    for dim in dims:
+        half = leaf.shape[dim] // 2
+        leaf = leaf.narrow(dim, 0, half) if half else torch.cat([leaf, leaf], dim)
+    return leaf
 
 
 def _each(inputs: ExampleInputs, seed: int, numbers: Draw, others: Draw) -> Any:  # noqa: ANN401

@@ -42,7 +42,14 @@ from diffprune._surgery.diagnose import (
     record,
 )
 from diffprune._surgery.keep_masks import check_same_model, checked
-from diffprune._surgery.trials import Finding, Trial, certificate, differ, trials
+from diffprune._surgery.trials import (
+    Finding,
+    Trial,
+    certificate,
+    differ,
+    resized_trial,
+    trials,
+)
 from diffprune.errors import ArgumentError, RemovalError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -112,10 +119,10 @@ def certify(
 ) -> Certificate:
     """Run copies of both and compare what they return.
 
-    On the example and on inputs of our own, in eval and in train mode, in double
-    precision where the original runs in it, so that a true difference cannot hide
-    behind rounding. Integers have to be equal. What is random in train mode is made
-    equal in both models.
+    On the example and on inputs of our own, some of another size where the original
+    takes them, in eval and in train mode, in double precision where the original runs
+    in it, so that a true difference cannot hide behind rounding. Integers have to be
+    equal. What is random in train mode is made equal in both models.
 
     Args:
         original: The masked original.
@@ -143,7 +150,10 @@ def certify(
     for training in modes:
         seeds = (1,) if training else (1, 2)
         found = trials(fine.model, fine.inputs, training=training, seeds=seeds)
-        findings += [examine(fine.model, other, run, kept) for run in found.runs]
+        runs = [*found.runs]
+        if not training and runs:
+            runs += resized_trial(fine.model, fine.inputs, runs)
+        findings += [examine(fine.model, other, run, kept) for run in runs]
         doubts += found.doubts
     if twins is not None:
         made = twins()

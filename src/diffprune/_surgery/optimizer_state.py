@@ -159,13 +159,17 @@ def follow_(optimizer: Optimizer, moves: Sequence[Move]) -> None:
 def _check_lists(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
     """Refuse an optimizer with a second list of its parameters, which would be stale.
 
+    Or with a copy of each, as some that average their steps have.
+
     Raises:
         ArgumentError: If it has one.
     """
+    held = [p for group in optimizer.param_groups for p in group["params"]]
     for attribute, value in vars(optimizer).items():
         if attribute in {"param_groups", "state"} or isinstance(value, Optimizer):
             continue
-        for leaf in pytree.tree_leaves(value):
+        leaves = pytree.tree_leaves(value)
+        for leaf in leaves:
             if isinstance(leaf, nn.Parameter) and leaf in names:
                 raise ArgumentError(
                     f"{type(optimizer).__name__} keeps a list of its own, "
@@ -173,6 +177,16 @@ def _check_lists(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
                     "removal.\nUse an optimizer that keeps its parameters in "
                     "`param_groups` alone."
                 )
+        if held and list(map(_shape, leaves)) == list(map(_shape, held)):
+            raise ArgumentError(
+                f"{type(optimizer).__name__} keeps a copy of every parameter, "
+                f"`{attribute}`, and cannot follow a removal.\nUse an optimizer that "
+                "keeps all of its state in `state`."
+            )
+
+
+def _shape(leaf: object) -> torch.Size | None:
+    return leaf.shape if isinstance(leaf, Tensor) else None
 
 
 def _check_state(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:

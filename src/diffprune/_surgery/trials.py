@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from diffprune._graph import ExampleInputs
 from diffprune._surgery.compare import Certificate, Comparison, Gap, Outputs, outputs
-from diffprune._surgery.drawn_inputs import drawn, repeated
+from diffprune._surgery.drawn_inputs import drawn, repeated, resized
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,24 @@ def trials(
     missing = [name for name in names if name not in {run.name for run in runs}]
     doubts = [f"{name}: the model does not run on them" for name in missing]
     return Trials(_judged(runs), tuple(doubts))
+
+
+def resized_trial(
+    model: nn.Module, inputs: ExampleInputs, like: Sequence[Trial]
+) -> list[Trial]:
+    """A run in eval mode on inputs of another size, if the model takes any.
+
+    Args:
+        model: The original. It stays as it was.
+        inputs: The example.
+        like: Other runs; where these show nothing, this one does not either.
+    """
+    name = "inputs of another size (eval mode)"
+    run = _first_run(model, resized(inputs), name, training=False, like=like)
+    if run is None:
+        return []
+    said = "" if any(not other.doubt for other in like) else like[0].doubt
+    return [replace(run, doubt=said or _doubt(run.returned, is_deaf=False))]
 
 
 def _more_rows(inputs: ExampleInputs, seed: int) -> Iterator[Any]:

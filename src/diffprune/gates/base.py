@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.arguments import check, count
+from diffprune._core.parameter_hooks import hand_on_hooks_
 from diffprune._core.types import Bool, Float, Int
 from diffprune.gates import checks
 from diffprune.gates.multiply import multiply
@@ -146,12 +147,11 @@ class BaseGate(nn.Module, ABC):
     def _replace_(self, name: str, value: Tensor) -> None:
         """Put another tensor in the place of a parameter or buffer."""
         old = getattr(self, name)
-        is_parameter = isinstance(old, nn.Parameter)
-        setattr(
-            self,
-            name,
-            nn.Parameter(value, old.requires_grad) if is_parameter else value,
-        )
+        new = value
+        if isinstance(old, nn.Parameter):
+            new = nn.Parameter(value, old.requires_grad)
+            hand_on_hooks_(old, new)
+        setattr(self, name, new)
 
     def _load_from_state_dict(
         self,

@@ -32,6 +32,8 @@ def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
     """Write all parameters and buffers; return the number of bytes.
 
     Raises:
+        ArgumentError: If the model's state holds something else than dense tensors, as
+            that of quantized layers does; nothing was written.
         StorageError: If the disk refuses; a file that was there is as it was.
 
     Examples:
@@ -49,8 +51,9 @@ def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
     tensors: dict[str, Tensor] = {}
     shapes: dict[str, list[int]] = {}
     for name, tensor in model.state_dict().items():
-        indices = tensor.flatten().nonzero().flatten().to(torch.int32)
-        if _sparse_bytes(tensor, indices) < tensor.numel() * tensor.element_size():
+        _check_plain(name, tensor)
+        indices = _nonzero(tensor)
+        if indices is not None and _sparse_bytes(tensor, indices) < tensor.nbytes:
             tensors[INDICES + name] = indices
             tensors[VALUES + name] = tensor.flatten()[indices.long()]
         else:
@@ -90,6 +93,23 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
     return model
 
 
+def _check_plain(name: str, value: object) -> None:
+    is_tensor = isinstance(value, Tensor)
+    if not is_tensor or value.layout is not torch.strided or value.is_quantized:
+        raise ArgumentError(
+            f"`{name}` of the model is no dense tensor, and a sparse file holds no "
+            "other.\nSave the model before it is quantized; make sparse tensors dense."
+        )
+
+
+def _nonzero(tensor: Tensor) -> Int[Tensor, " nonzero"] | None:
+    """Where a tensor is not zero, if torch can tell for such numbers."""
+    try:
+        return tensor.flatten().nonzero().flatten().to(torch.int32)
+    except NotImplementedError:  # float8, unsigned integers
+        return None
+
+
 def _sparse_bytes(tensor: Tensor, indices: Int[Tensor, " nonzero"]) -> int:
     too_long = tensor.numel() > torch.iinfo(torch.int32).max
     per_value = tensor.element_size() + indices.element_size()
@@ -127,5 +147,5 @@ def _dense(name: str, tensors: dict[str, Tensor], like: Tensor) -> Tensor:
     )
     if not (inside and values.dtype == like.dtype):
         raise ArgumentError(f"the indices of `{name}` do not fit {tuple(like.shape)}")
-    flat = torch.zeros(like.numel(), dtype=like.dtype)
-    return flat.scatter_(0, indices.long(), values).view(like.shape)
+    flat = tensor_files.new_like(like).zero_().view(-1)
+    return flat.index_copy_(0, indices.long(), values).view(like.shape)

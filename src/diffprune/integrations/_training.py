@@ -16,7 +16,13 @@ from torch.optim import Optimizer
 from diffprune._budget import Budget
 from diffprune._core.door import check_given
 from diffprune._pruner import Pruner
-from diffprune._pruner.setup import PATIENCE, REMOVE_EVERY, REOPEN, check_numbers
+from diffprune._pruner.setup import (
+    PATIENCE,
+    REMOVE_EVERY,
+    REOPEN,
+    check_numbers,
+    check_options,
+)
 from diffprune._pruner.trained_by import APART
 from diffprune.errors import ArgumentError
 
@@ -37,6 +43,9 @@ def check_pruner_options(options: Mapping[str, object]) -> None:
         raise ArgumentError("`model=` is no option here: the trainer has the model.")
     check_given(Pruner.__init__, options)
     given: dict[str, Any] = {n: v for n, v in options.items() if v is not None}
+    asked = {name: given.get(name) for name in ("strength", "budget", "on_budget")}
+    when = {name: given.get(name) for name in ("remove_every", "reopen", "patience")}
+    check_options(**asked, steps=given.get("steps"), **when)
     check_numbers(**{name: given.get(name, usual) for name, usual in _NUMBERS.items()})
 
 

@@ -38,8 +38,8 @@ def register(
             several processes train.
 
     Raises:
-        ArgumentError: If no optimizer trains the gates, or if several processes train
-            and `model` is missing, not prepared, or sharded.
+        ArgumentError: If no optimizer trains the gates, if `model` is another one, or
+            if several processes train and it is missing, not prepared, or sharded.
     """
     check_held(pruner, optimizers)
     _follow_wrapper_(accelerator, pruner, model)
@@ -57,6 +57,11 @@ def _follow_wrapper_(
     check_processes(
         accelerator.num_processes, kind, is_data_parallel=kind.startswith("MULTI_")
     )
+    if model is not None and pruner.model not in set(model.modules()):
+        raise ArgumentError(
+            f"the model of the pruner is not in `model`, a {type(model).__name__}.\n"
+            "Pass what `accelerator.prepare` has returned for it."
+        )
     if accelerator.num_processes == 1:
         return
     if not isinstance(model, DistributedDataParallel):

@@ -8,12 +8,13 @@ import io
 import os
 import shutil
 import warnings
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import torch
+import xxhash
 from torch import distributed
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_loader import load
@@ -22,13 +23,21 @@ from torch.optim import Optimizer
 
 from diffprune._core.digest import digest
 from diffprune._core.door import door
-from diffprune._core.files import write_bytes
+from diffprune._core.files import (
+    check_readable,
+    reading,
+    storing,
+    sync,
+    write_bytes,
+)
 from diffprune._pruner import Pruner
-from diffprune.errors import ArgumentError
+from diffprune._surgery.optimizer_state import check_trains
+from diffprune.errors import ArgumentError, ProcessError, StorageError
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _STATE: Final = "pruner.pt"
 _TENSORS: Final = "tensors"
+_PIECE: Final = 1 << 22
 
 
 @door
@@ -48,35 +57,63 @@ def save_checkpoint(
         extra: More numbers and plain state: a scheduler's, the epoch.
 
     Raises:
-        ArgumentError: If something cannot be loaded again without running code.
-        StorageError: If the disk refuses; the earlier folder is as it was.
+        ArgumentError: If something cannot be loaded again without running code, or the
+            optimizer is that of another model.
+        StorageError: If the disk refuses, or something else is in the folder; what was
+            there is as it was.
+        ProcessError: In other processes, if the first one fails.
     """
     whole, part = Path(folder), Path(f"{folder}.part")
+    check_trains(optimizer, pruner.model)
+    _by_the_first(lambda: _prepare(whole, part))
     model_state, optimizer_state = get_state_dict(pruner.model, optimizer)
-    if _is_first():
+    state = {"pruner": pruner.state_dict(), "extra": dict(extra or {})}
+    tensors = {"model": model_state, "optimizer": optimizer_state}
+    with _one_is_enough(), storing(whole):
+        save(tensors, checkpoint_id=part / _TENSORS)
+    _by_the_first(lambda: _finish(whole, part, state))
+
+
+def _prepare(whole: Path, part: Path) -> None:
+    """Make room for a new folder; refuse to put it in the place of something else."""
+    with storing(whole):
+        is_other = whole.exists() and not (whole / _STATE).is_file()
+        if is_other and not (whole.is_dir() and not any(whole.iterdir())):
+            raise StorageError(
+                f"`{whole}` holds something else than a checkpoint, and is left as it "
+                "is.\nName a folder that is new, empty, or an earlier checkpoint."
+            )
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-        state = {
-            "version": _VERSION,
-            "pruner": pruner.state_dict(),
-            "extra": dict(extra or {}),
-        }
-        buffer = io.BytesIO()
-        torch.save({**state, "digest": digest(state)}, buffer)
-        write_bytes(part / _STATE, buffer.getbuffer())
-    _wait()
-    tensors = {"model": model_state, "optimizer": optimizer_state}
-    with _one_is_enough():
-        save(tensors, checkpoint_id=part / _TENSORS)
-    _wait()
-    if _is_first():
-        old = Path(f"{folder}.old")
+
+
+def _finish(whole: Path, part: Path, parts: Mapping[str, Any]) -> None:
+    """Note what the files hold, and give the new folder its name."""
+    state = {"version": _VERSION, "files": _digests(part / _TENSORS), **parts}
+    buffer = io.BytesIO()
+    torch.save({**state, "digest": digest(state)}, buffer)
+    write_bytes(part / _STATE, buffer.getbuffer())
+    with storing(whole):
+        old = Path(f"{whole}.old")
         shutil.rmtree(old, ignore_errors=True)
         if whole.exists():
             whole.rename(old)
         part.rename(whole)
+        sync(whole.parent)
         shutil.rmtree(old, ignore_errors=True)
-    _wait()
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Of every file in a folder."""
+    return {path.name: _digest(path) for path in sorted(folder.iterdir())}
+
+
+def _digest(path: Path) -> str:
+    found = xxhash.xxh3_128()
+    with reading(path), path.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            found.update(piece)
+    return found.hexdigest()
 
 
 @door
@@ -95,9 +132,13 @@ def load_checkpoint(
         What was given as `extra`.
 
     Raises:
-        ArgumentError: If the folder is damaged, or of another model.
+        MissingFileError: If the folder holds no checkpoint.
+        ArgumentError: If a file in it is damaged, or it is of another model or
+            optimizer; of those that are damaged nothing is loaded.
     """
+    check_trains(optimizer, pruner.model)
     state = _read(Path(folder) / _STATE)
+    _by_the_first(lambda: _check_files(Path(folder), state["files"]))
     pruner.load_state_dict(state["pruner"], optimizer)
     model_state, optimizer_state = get_state_dict(pruner.model, optimizer)
     tensors = {"model": model_state, "optimizer": optimizer_state}
@@ -113,19 +154,29 @@ def load_checkpoint(
 
 
 def _read(path: Path) -> dict[str, Any]:
+    check_readable(path)
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
         found = state.pop("digest")
-    except FileNotFoundError:
-        raise
+        is_whole = found == digest(state) and state["version"] == _VERSION
     except Exception as error:
         raise ArgumentError(f"`{path}` is damaged: {error}") from error
-    if found != digest(state) or state["version"] != _VERSION:
+    if not is_whole:
         raise ArgumentError(
             f"`{path}` is damaged, or of another version: what it holds is not what "
             "was written.\nContinue from an earlier checkpoint. Nothing was loaded."
         )
     return state
+
+
+def _check_files(folder: Path, expected: Mapping[str, str]) -> None:
+    for name, found in expected.items():
+        path = folder / _TENSORS / Path(name).name
+        if _digest(path) != found:
+            raise ArgumentError(
+                f"`{path}` is damaged: what it holds is not what was written.\n"
+                "Continue from an earlier checkpoint. Nothing was loaded."
+            )
 
 
 @contextmanager
@@ -136,10 +187,24 @@ def _one_is_enough() -> Generator[None]:
         yield
 
 
-def _is_first() -> bool:
-    return not distributed.is_initialized() or distributed.get_rank() == 0
+def _by_the_first(action: Callable[[], None]) -> None:
+    """Let the first process do something; what fails there fails in all of them.
 
-
-def _wait() -> None:
-    if distributed.is_initialized():
-        distributed.barrier()
+    Raises:
+        ProcessError: In the others, if it fails in the first.
+    """
+    is_alone = not distributed.is_initialized()
+    failure: list[str | None] = [None]
+    if is_alone:
+        action()
+    elif distributed.get_rank() == 0:
+        try:
+            action()
+        except BaseException as error:
+            distributed.broadcast_object_list([f"{type(error).__name__}: {error}"])
+            raise
+        distributed.broadcast_object_list(failure)
+    else:
+        distributed.broadcast_object_list(failure)
+        if failure[0] is not None:
+            raise ProcessError(f"process 0 failed: {failure[0]}")

@@ -1,5 +1,7 @@
 """Pruning in Lightning: one callback, and checkpoints that fit whatever was removed."""
 
+import os
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +13,9 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from diffprune._core.arguments import check, shown
 from diffprune._core.door import door
+from diffprune._core.files import check_readable
 from diffprune._core.types import Amount
 from diffprune._graph import ExampleInputs
 from diffprune._io.gated_state import KEY, as_tensor, load_plain_
@@ -245,7 +249,7 @@ class Pruning(Callback):
 
 def load_from_checkpoint(
     cls: type[LightningModuleT],
-    checkpoint_path: str | Path,
+    checkpoint_path: str | os.PathLike[str],
     **options: Any,  # noqa: ANN401 - those of Lightning, and of the class
 ) -> LightningModuleT:
     """Make a module as small as one in a checkpoint, and load its weights.
@@ -260,9 +264,15 @@ def load_from_checkpoint(
         The module, plain: gates have become weights.
 
     Raises:
-        ArgumentError: If the checkpoint is that of another module, or its gates were
-            placed by hand.
+        ArgumentError: If the checkpoint is damaged, that of another module, or its
+            gates were placed by hand.
+        MissingFileError: If there is no such file.
     """
+    if not isinstance(cls, type) or not issubclass(cls, LightningModule):  # pyright: ignore[reportUnnecessaryIsInstance] - anything may be given
+        raise ArgumentError(f"cls must be a class of modules, got {shown(cls)}.")
+    check("checkpoint_path", str | os.PathLike[str], checkpoint_path)
+    if "://" not in str(checkpoint_path):
+        check_readable(Path(checkpoint_path))
 
     class Loading(cls):
         def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -273,7 +283,14 @@ def load_from_checkpoint(
                 target = self.get_submodule(path.removesuffix("."))
                 load_plain_(target, checkpoint["state_dict"], path)
 
-    module: Any = Loading.load_from_checkpoint(checkpoint_path, **options)
+    source = os.fspath(checkpoint_path)
+    try:
+        module: Any = Loading.load_from_checkpoint(source, **options)
+    except (pickle.UnpicklingError, EOFError, KeyError, RuntimeError) as error:
+        raise ArgumentError(
+            f"`{source}` cannot be loaded: it is damaged, of another module, or no "
+            f"checkpoint of Lightning. {error}"
+        ) from error
     module.__class__ = cls
     return module
 

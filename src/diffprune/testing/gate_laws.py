@@ -9,6 +9,7 @@ from torch import Tensor
 from diffprune._core.arguments import check
 from diffprune._core.door import door
 from diffprune._core.types import Amount, Bool, Count, Seed
+from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
 from diffprune.testing.outcomes import assert_close, is_equal
 
@@ -39,11 +40,14 @@ def check_gate(
 
     Raises:
         AssertionError: If a law is broken.
+        ArgumentError: If there is no size to try.
 
     Examples:
         >>> check_gate(Gate)
         >>> check_gate(lambda size: Gate(size, u="softmax", dropout=0.1))
     """
+    if not sizes:
+        raise ArgumentError(f"sizes={sizes!r} names no size to try.")
     for size in sizes:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)

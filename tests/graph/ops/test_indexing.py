@@ -1,5 +1,9 @@
 import pytest
 import torch
+from torch import nn
+
+from diffprune import compact
+from diffprune.testing import check_removal
 
 BODIES = {
     "chunk": (lambda _, h: torch.cat(h.chunk(2, 1)[::-1], 1), {"first": 4}),
@@ -52,3 +56,14 @@ BODIES = {
 @pytest.mark.parametrize(("body", "found"), BODIES.values(), ids=BODIES)
 def test_parts_are_told_apart(between, sizes, body, found):
     assert sizes(between(lambda m, h: m.last(body(m, h)))) == found
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings_lose_columns(mode):
+    bag = nn.EmbeddingBag(20, 12, mode=mode, padding_idx=3)
+    model = nn.Sequential(bag, nn.ReLU(), nn.Linear(12, 3)).double().eval()
+    rows = torch.randint(20, (3, 6))
+    assert check_removal(model, rows).model[0].embedding_dim < 12
+    with torch.no_grad():
+        bag.weight[:, :4] = 0
+    assert compact(model, rows)[0].embedding_dim == 8

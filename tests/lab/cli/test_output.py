@@ -2,9 +2,10 @@ import json
 from functools import partial
 
 import pytest
+from rich.table import Table
 
 from diffprune._surgery import Plan
-from diffprune.lab.cli.output import own_part
+from diffprune.lab.cli.output import own_part, show
 
 
 def caught(function):
@@ -26,3 +27,20 @@ def test_it_begins_with_the_users_code(tmp_path):
     found = own_part(caught(names["read"]))
     assert found.tb_frame.f_code.co_filename == str(file)
     assert found.tb_next.tb_frame.f_code.co_filename == json.__file__
+
+
+def test_what_is_written_to_a_pipe_is_not_cut(monkeypatch, capsys):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    table = Table("a", "b")
+    table.add_column(no_wrap=True)
+    cells = ["x" * 60, "y" * 60, "1" * 60]
+    table.add_row(*cells)
+    show(table, "z" * 200)
+    shown = capsys.readouterr().out
+    assert all(cell in shown for cell in (*cells, "z" * 200))
+
+
+def test_a_width_that_is_asked_for_is_kept(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    show("z " * 60)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 40

@@ -6,6 +6,7 @@ from diffprune import Gate
 from paper.recipes import (
     table1_dense,
     table1_sigmoid,
+    table1_sigmoid_fading,
     table1_sigmoid_kept,
     table1_softmax,
 )  # fmt: skip
@@ -111,3 +112,22 @@ def test_the_dense_run_differs_in_its_gates_alone():
     assert dense.strength is None
     same = replace(dense, name=softmax.name, gate=softmax.gate, strength=0.0)
     assert same == softmax
+
+
+def test_runs_whose_strengths_fade_stand_below_the_papers_rows(done, lines_of):
+    (epoch,) = done.epochs
+    runs = [
+        replace(
+            done,
+            recipe=table1_sigmoid_fading(seed),
+            epochs=(replace(epoch, test_error=seed + 0.5),),
+        )
+        for seed in range(2)
+    ]
+    lines = lines_of(lenet5_table(runs))
+    (title,) = [n for n, line in enumerate(lines) if "strengths fade" in line]
+    (paper,) = [n for n, line in enumerate(lines) if "10-20-71-35" in line]
+    assert paper < title
+    assert "0.50" in lines[title + 1]
+    assert "1.50" in lines[title + 2]
+    assert "1.00" in lines[title + 3]

@@ -163,6 +163,20 @@ def embedding(call: Call, weight: Value, indices: Value, *_options: Anything) ->
     return (*indices.axes, weight.axes[1])
 
 
+def embedding_bag(
+    call: Call, weight: Value, *_indices_and_options: Anything
+) -> list[Axes]:
+    """y[bag, d] = sum, mean or maximum of w[x, d] in the bag; then what it counts."""
+    call.freeze(weight.axes[0], "its rows are looked up by number")
+    call.layer_widths(weight, embedding_dim=weight.axes[1])
+    (bags, _), *counts = call.shapes
+    looked_up = "numbers of rows that are looked up"
+    return [
+        (*call.frozen(looked_up, bags), weight.axes[1]),
+        *(call.frozen(looked_up, *shape) for shape in counts),
+    ]
+
+
 def index_select(call: Call, x: Value, dim: int, index: Value) -> Axes:
     """Elements of one axis, by number."""
     call.freeze(x.axes[dim], _PICKED)
@@ -212,6 +226,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.tensor_split: OpRule(tensor_split, zeros=zero_if_first),
     aten.split_with_sizes: OpRule(split_with_sizes, zeros=zero_if_first),
     aten.embedding: OpRule(embedding, zeros=zero_rows, rows=((0, 1),)),
+    aten.embedding_bag: OpRule(embedding_bag, zeros=zero_rows, rows=((0, 1),)),
     aten.index_select: OpRule(index_select, zeros=zero_if_first),
     aten.index: OpRule(index, zeros=zero_if_first),
     aten.gather: OpRule(gather, zeros=zero_if_first),

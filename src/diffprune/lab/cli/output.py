@@ -4,6 +4,7 @@ Results go to stdout, everything else to stderr.
 """
 
 import json
+import os
 import sysconfig
 import traceback
 from collections.abc import Callable, Generator, Iterator
@@ -17,6 +18,7 @@ from rich.console import Console, RenderableType
 
 from diffprune.errors import DiffpruneError
 
+_NO_EDGE: Final = 10_000
 FAILED: Final = 1
 INTERRUPTED: Final = 130
 EXIT_CODES: Final = (
@@ -64,6 +66,11 @@ def show(*results: RenderableType) -> None:
     """Print results for a person."""
     # Cells are text of other people's models: `model.py:100:` is no emoji.
     console = Console(markup=False, emoji=False, highlight=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        # A file or a pipe has no edge, and a number that is cut is no number.
+        unbounded = console.options.update(max_width=_NO_EDGE)
+        needed = (console.measure(one, options=unbounded).maximum for one in results)
+        console.width = max(console.width, *needed)
     console.print(*results, sep="\n")
 
 

@@ -93,7 +93,10 @@ def _open(folder: Path, url: str, goals: int) -> Any:  # noqa: ANN401 - of Optun
             "`pip install 'diffprune[postgresql]'` and begin the address with "
             "`postgresql+psycopg://`."
         ) from error
-    except (SQLAlchemyError, optuna.exceptions.OptunaError, ValueError) as error:
+    except (
+        SQLAlchemyError, optuna.exceptions.OptunaError, ValueError, LookupError
+    ) as error:  # fmt: skip
+        # Braces in an address are a pattern to Optuna, which looks for their value.
         reason = str(error.__cause__ or error).strip().partition("\n")[0]
         raise StorageError(
             f"the storage `{shown(url)}` cannot be used: {reason}.\nStart it, or "
