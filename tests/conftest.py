@@ -14,9 +14,13 @@ settings.load_profile("diffprune")
 
 
 def pytest_collection_finish():
-    """What is imported by now stays: there is no use in looking for garbage in it."""
+    """Look for garbage more rarely: a trace makes many objects, and few are garbage.
+
+    What is imported by now stays, so there is no use in looking for any in it.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)
