@@ -80,7 +80,7 @@ def spell(function: Callable[..., Any], folder: Path) -> str | None:
     """
     if not inspect.isfunction(function) or not function.__qualname__.isidentifier():
         return None
-    if "." in function.__module__:
+    if "." in (function.__module__ or ""):
         return f"{function.__module__}:{function.__name__}"
     file = Path(inspect.getfile(function))
     if not file.is_file():
