@@ -180,6 +180,30 @@ def test_a_model_that_returns_nothing_is_refused(call):
         call(Silent(), X, **options)
 
 
+def compiled_inside():
+    model = net()
+    model[2] = torch.compile(model[2], backend="eager")
+    return model
+
+
+def compiled_early():
+    model = net()
+    model.compile(backend="eager")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (compiled_inside, "`2` was made by `torch.compile`"),
+        (compiled_early, "called before the pruner was made"),
+    ],
+)
+def test_code_that_was_compiled_too_early_is_refused(build, words):
+    with pytest.raises(ArgumentError, match=words):
+        make(build())
+
+
 def test_a_law_for_no_sizes_is_refused():
     with pytest.raises(ArgumentError, match="names no size"):
         check_gate(dp.Gate, sizes=())

@@ -247,6 +247,16 @@ def _check_unscripted(model: nn.Module) -> None:
             )
 
 
+def _check_uncompiled(model: nn.Module) -> None:
+    for path, module in model.named_modules():
+        if isinstance(module, OptimizedModule):
+            raise ArgumentError(
+                f"`{path}` was made by `torch.compile`, whose code is for the old "
+                f"shapes.\nPut the module inside it, `{path}._orig_mod`, in its place, "
+                "and compile the whole model after the pruner is made."
+            )
+
+
 def check_plain(model: nn.Module) -> None:
     """Refuse wrappers and meta tensors, naming what to pass instead."""
     if isinstance(model, DistributedDataParallel | nn.DataParallel):
@@ -261,6 +271,7 @@ def check_plain(model: nn.Module) -> None:
         )
     _check_whole(model)
     _check_unscripted(model)
+    _check_uncompiled(model)
     check_has_values(model)
     for name, parameter in model.named_parameters():
         if parameter.is_inference():
