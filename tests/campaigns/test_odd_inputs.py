@@ -13,7 +13,7 @@ from torch import nn, optim
 import diffprune as dp
 from diffprune import gates
 from diffprune._io.checkpoint import _packed, _read
-from diffprune.errors import ArgumentError, DiffpruneError, StorageError
+from diffprune.errors import ArgumentError, DiffpruneError, StorageError, TraceError
 from diffprune.testing import check_gate
 from tests.campaigns.injection import difference, everything
 
@@ -392,3 +392,14 @@ def test_trainers_hear_early_of_options_that_mean_nothing(library, options, word
     module = importlib.import_module(f"diffprune.integrations.{library}")
     with pytest.raises(DiffpruneError, match=words):
         module.Pruning(example_inputs=copy.copy(X), **options)
+
+
+def test_a_model_that_returns_a_cache_is_explained():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    config = transformers.T5Config(vocab_size=9, decoder_start_token_id=0, **sizes)
+    model = transformers.T5ForConditionalGeneration(config)
+    inputs = {"input_ids": torch.ones(2, 3).long(), "labels": torch.ones(2, 3).long()}
+    with pytest.raises(TraceError, match='"use_cache": False'):
+        dp.find_groups(model, inputs)
+    assert dp.find_groups(model, {**inputs, "use_cache": False})

@@ -409,9 +409,8 @@ def _normalised_in_place(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _explain(model: nn.Module, failure: Exception) -> TraceError:
     """Say what to do about a model that runs and cannot be traced."""
     said = str(failure)
-    advice = next((hint for words, hint in _HINTS.items() if words in said), _BRANCHES)
-    if _has_eager_experts(model):
-        advice = _EXPERTS
+    usual = _EXPERTS if _has_eager_experts(model) else _BRANCHES
+    advice = next((hint for words, hint in _HINTS.items() if words in said), usual)
     return TraceError(
         f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n{advice}"
     )
@@ -432,6 +431,10 @@ _BRANCHES: Final = (
     "that do not, with their own example inputs."
 )
 _HINTS: Final[Mapping[str, str]] = {
+    "cache_utils": (
+        "Its forward returns a cache, for generating text. Leave it out of what is "
+        'looked at: `example_inputs={..., "use_cache": False}`.'
+    ),
     "not a known type": (
         "Its forward returns an object that torch does not look into. Make it known: "
         "`torch.export.register_dataclass(TheClass)`, or return a tuple or a dict."
