@@ -100,8 +100,9 @@ def _typed(command, parameter, word):
 def judge(typed: Typed, folder: Path) -> tuple[str, str]:
     """`refused`, `accepted`, or what went wrong; and what was said."""
     with tempfile.TemporaryDirectory() as place:
-        shutil.copytree(folder, place, dirs_exist_ok=True)
-        with chdir(place):
+        here = Path(place) / "some" / "where"  # `..` is a folder of nobody else
+        shutil.copytree(folder, here)
+        with chdir(here):
             done = CliRunner().invoke(app, typed.arguments)
     said = (done.stderr or done.output).strip()
     is_ours = done.exception is None or isinstance(done.exception, SystemExit)

@@ -13,7 +13,7 @@ from torch import nn, optim
 import diffprune as dp
 from diffprune import gates
 from diffprune._io.checkpoint import _packed, _read
-from diffprune.errors import ArgumentError, DiffpruneError, StorageError
+from diffprune.errors import ArgumentError, DiffpruneError, StorageError, TraceError
 from diffprune.testing import check_gate
 from tests.campaigns.injection import difference, everything
 
@@ -178,6 +178,30 @@ def test_a_model_that_returns_nothing_is_refused(call):
     options = {"strength": 1e-3} if call is dp.Pruner else {}
     with pytest.raises(ArgumentError, match="Silent, returns no tensor"):
         call(Silent(), X, **options)
+
+
+def compiled_inside():
+    model = net()
+    model[2] = torch.compile(model[2], backend="eager")
+    return model
+
+
+def compiled_early():
+    model = net()
+    model.compile(backend="eager")
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (compiled_inside, "`2` was made by `torch.compile`"),
+        (compiled_early, "called before the pruner was made"),
+    ],
+)
+def test_code_that_was_compiled_too_early_is_refused(build, words):
+    with pytest.raises(ArgumentError, match=words):
+        make(build())
 
 
 def test_a_law_for_no_sizes_is_refused():
@@ -368,3 +392,14 @@ def test_trainers_hear_early_of_options_that_mean_nothing(library, options, word
     module = importlib.import_module(f"diffprune.integrations.{library}")
     with pytest.raises(DiffpruneError, match=words):
         module.Pruning(example_inputs=copy.copy(X), **options)
+
+
+def test_a_model_that_returns_a_cache_is_explained():
+    transformers = pytest.importorskip("transformers")
+    sizes = {"d_model": 8, "d_kv": 4, "d_ff": 8, "num_layers": 1, "num_heads": 2}
+    config = transformers.T5Config(vocab_size=9, decoder_start_token_id=0, **sizes)
+    model = transformers.T5ForConditionalGeneration(config)
+    inputs = {"input_ids": torch.ones(2, 3).long(), "labels": torch.ones(2, 3).long()}
+    with pytest.raises(TraceError, match='"use_cache": False'):
+        dp.find_groups(model, inputs)
+    assert dp.find_groups(model, {**inputs, "use_cache": False})

@@ -247,6 +247,16 @@ def _check_unscripted(model: nn.Module) -> None:
             )
 
 
+def _check_uncompiled(model: nn.Module) -> None:
+    for path, module in model.named_modules():
+        if isinstance(module, OptimizedModule):
+            raise ArgumentError(
+                f"`{path}` was made by `torch.compile`, whose code is for the old "
+                f"shapes.\nPut the module inside it, `{path}._orig_mod`, in its place, "
+                "and compile the whole model after the pruner is made."
+            )
+
+
 def check_plain(model: nn.Module) -> None:
     """Refuse wrappers and meta tensors, naming what to pass instead."""
     if isinstance(model, DistributedDataParallel | nn.DataParallel):
@@ -261,6 +271,7 @@ def check_plain(model: nn.Module) -> None:
         )
     _check_whole(model)
     _check_unscripted(model)
+    _check_uncompiled(model)
     check_has_values(model)
     for name, parameter in model.named_parameters():
         if parameter.is_inference():
@@ -398,9 +409,8 @@ def _normalised_in_place(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
 def _explain(model: nn.Module, failure: Exception) -> TraceError:
     """Say what to do about a model that runs and cannot be traced."""
     said = str(failure)
-    advice = next((hint for words, hint in _HINTS.items() if words in said), _BRANCHES)
-    if _has_eager_experts(model):
-        advice = _EXPERTS
+    usual = _EXPERTS if _has_eager_experts(model) else _BRANCHES
+    advice = next((hint for words, hint in _HINTS.items() if words in said), usual)
     return TraceError(
         f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n{advice}"
     )
@@ -421,6 +431,10 @@ _BRANCHES: Final = (
     "that do not, with their own example inputs."
 )
 _HINTS: Final[Mapping[str, str]] = {
+    "cache_utils": (
+        "Its forward returns a cache, for generating text. Leave it out of what is "
+        'looked at: `example_inputs={..., "use_cache": False}`.'
+    ),
     "not a known type": (
         "Its forward returns an object that torch does not look into. Make it known: "
         "`torch.export.register_dataclass(TheClass)`, or return a tuple or a dict."

@@ -261,6 +261,11 @@ def check_model(model: nn.Module) -> None:
         ArgumentError: If it is such a model.
     """
     check_plain(model)
+    if model._compiled_call_impl is not None:  # noqa: SLF001 - nothing public tells
+        raise ArgumentError(
+            "`model.compile()` was called before the pruner was made, and its code "
+            "knows no gates.\nCompile the model after that."
+        )
     if any(MARK in vars(module) for module in model.modules()):
         raise ArgumentError(
             "this model already has a pruner. Call its `finalize()` first, or start "
