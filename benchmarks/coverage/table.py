@@ -22,8 +22,9 @@ Every model has random weights, scrambled norms and biases, and runs in float64.
 random 30 % of every group is removed. **Exact**: the smaller model computes the same
 function as the original with the removed parameter slices set to zero, to 1e-5 of the
 largest output: on the example, on other inputs, and in train mode where that draws no
-numbers but for dropout, which is switched off. (The rows of Torch-Pruning are older:
-example and eval mode alone.) **Wrong**: it runs and computes something else.
+numbers but for dropout, which is switched off. (Older rows, all of Torch-Pruning's
+among them, are of the example in eval mode alone; a sentence below the totals counts
+the others.) **Wrong**: it runs and computes something else.
 **Refused**: the library declined or found nothing. **Crashed**: an error, there or in
 the smaller model. **Timeout**, **memory**: beyond the limits of a run.
 
