@@ -50,12 +50,13 @@ def repeated(inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as nested as given
     return pytree.tree_map(twice, inputs)
 
 
-def resized(inputs: ExampleInputs) -> Iterator[Any]:
+def resized(inputs: ExampleInputs, *, rows: bool = True) -> Iterator[Any]:
     """The same inputs with half as many elements along some dimensions, rows last.
 
     Tensors that are as long in the same dimension change together, and so do all
     dimensions of a length, as those of a sequence and of its mask. The model may refuse
-    some: a number of channels, or an image that a layer has to see whole.
+    some: a number of channels, or an image that a layer has to see whole. Without
+    `rows` all keep theirs, which code may have written down: `h.view(2, -1)`.
 
     Examples:
         >>> [tuple(other.shape) for other in resized(torch.zeros(4, 3, 6, 6))]
@@ -64,6 +65,7 @@ def resized(inputs: ExampleInputs) -> Iterator[Any]:
     leaves, spec = pytree.tree_flatten(inputs)
     shapes = {at: x.shape for at, x in enumerate(leaves) if isinstance(x, Tensor)}
     everywhere = [(at, dim) for at, s in shapes.items() for dim in range(len(s))]
+    everywhere = [(at, dim) for at, dim in everywhere if rows or dim]
     ways = dict[frozenset[tuple[int, int]], None]()
     for at, dim in sorted(everywhere, key=lambda place: not place[1]):
         alike = [(a, d) for a, d in everywhere if shapes[a][d] == shapes[at][dim]]

@@ -99,7 +99,9 @@ def resized_trial(
         like: Other runs; where these show nothing, this one does not either.
     """
     name = "inputs of another size (eval mode)"
-    run = _first_run(model, resized(inputs), name, training=False, like=like)
+    run = _first_run(
+        model, resized(inputs, rows=False), name, training=False, like=like
+    )
     if run is None:
         return []
     said = "" if any(not other.doubt for other in like) else like[0].doubt
