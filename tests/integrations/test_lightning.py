@@ -157,7 +157,7 @@ class Stop(callbacks.Callback):
             trainer.save_checkpoint(self.path)
 
 
-@pytest.mark.parametrize("epoch", [1, 4], ids=["gated", "folded"])
+@pytest.mark.parametrize("epoch", [0, 4], ids=["gated", "folded"])
 @pytest.mark.parametrize("schedule", ["onecycle", "cosine"])
 def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, schedule, epoch):
     torch.manual_seed(0)
@@ -165,7 +165,7 @@ def test_a_run_that_was_interrupted_ends_as_one_that_was_not(tmp_path, schedule,
     trainer(tmp_path, pruning(), Stop(path, epoch)).fit(whole, loader())
     saved = torch.load(path)["state_dict"]
     assert saved["net.0.weight"].shape[0] < 16
-    assert any("logits" in name for name in saved) == (epoch == 1)
+    assert any("logits" in name for name in saved) == (epoch == 0)
 
     torch.manual_seed(1)
     again, pruner = Lit(schedule=schedule, decay=0.1), pruning()
@@ -191,7 +191,7 @@ def test_the_best_checkpoint_loads_although_the_module_went_on(
         path = tmp_path / f"epoch={epoch}.ckpt"
         (found,) = teacher.test(lit, loader(1), ckpt_path=path, verbose=False)
         assert found["val"] == pytest.approx(validated(saving, path), rel=1e-4)
-        assert macs(lit) == final if epoch == 5 else macs(lit) > final
+        assert macs(lit) == final if epoch else macs(lit) > final
         loaded = load_from_checkpoint(Lit, path)
         assert type(loaded) is Lit
         assert same(loaded, lit)
