@@ -170,3 +170,28 @@ def test_tied_groups_are_one():
 def test_what_cannot_be_tied_is_refused(tie, match):
     with pytest.raises((ArgumentError, UnknownNameError), match=match):
         find_groups(twin(5), torch.rand(2, 3), tie=tie)
+
+
+class _Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(6, 12) for _ in range(3))
+        self.out, self.num_heads = nn.Linear(12, 6), 4
+
+    def forward(self, x):
+        split = (layer(x).unflatten(-1, (self.num_heads, -1)) for layer in self.qkv)
+        q, k, v = (part.transpose(1, 2) for part in split)
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, scale=0.5)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    @property
+    def qkv(self):
+        return self.q, self.k, self.v
+
+
+def test_a_group_keeps_its_name_while_a_layer_is_frozen_beside_it():
+    model, x = _Attention(), torch.rand(2, 5, 6)
+    assert {"q:heads", "q:head_dim"} <= {*names(find_groups(model, x, heads="both"))}
+    assert names(find_groups(model, x, heads="both", freeze=["v"])) == ["q"]
+    both = ["v", "q:head_dim"]
+    assert names(find_groups(model, x, heads="both", freeze=both)) == []

@@ -62,18 +62,22 @@ def find_groups(
         [('0', 5)]
     """
     solution = solve(model, trace(model, example_inputs), rules or {})
+    layers = [name for name in freeze if ":" not in name]
+    named = [name for name in freeze if ":" in name]
     _freeze_coupled(solution, norms)
-    _freeze_named(model, solution, [name for name in freeze if ":" not in name])
+    if not named:
+        _freeze_named(model, solution, layers)
     _freeze_unread(solution)
     _freeze_heads(solution, heads)
     attributes = settle(solution, layer_attributes(model, solution))
     _freeze_loud_contractions(solution)
     groups = collect(solution, attributes)
-    named = [name for name in freeze if ":" in name]
     for pattern in named:
         for group in _matching("freeze", groups, [pattern]):
             reason = Frozen(f"asked for with freeze={pattern!r}")
             solution.algebra.freeze((group.atom,), reason)
+    if named:  # a group is called otherwise once it is the only one of its layer
+        _freeze_named(model, solution, layers)
     for patterns in tie:
         _tie_(solution, groups, patterns)
     return collect(solution, attributes) if named or tie else groups
