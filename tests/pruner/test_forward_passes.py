@@ -420,3 +420,59 @@ def test_a_copy_reads_its_own_gates_in_a_checkpoint():
     assert not torch.equal(found[0], found[1])
     assert torch.equal(found[1], found[2])
     assert not found[1][:2].any()
+
+
+class _Interrupted(nn.Module):
+    """Passes on what it gets, or is where Ctrl-C strikes."""
+
+    def __init__(self):
+        super().__init__()
+        self.strikes = False
+
+    def forward(self, x):
+        if self.strikes:
+            raise KeyboardInterrupt
+        return x
+
+
+class _Around(nn.Module):
+    """A layer whose weights are swapped while another layer runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 5), nn.Linear(5, 2)
+        self.between = _Interrupted()
+
+    def forward(self, x):
+        hidden = self.first(x).relu()
+        weight = self.last.weight
+        return nn.functional.linear(self.between(hidden), weight, self.last.bias)
+
+
+@pytest.mark.parametrize("then", ["forward", "state_dict", "step", "finalize"])
+def test_ctrl_c_in_a_forward_pass_leaves_no_gated_parameter(then):
+    x = torch.rand(4, 3)
+    model = _Around()
+    pruner = dp.Pruner(model, x, strength=1e-3, remove_every=1)
+    optimizer = torch.optim.SGD(pruner.parameter_groups(lr=0.1))
+    own = model.last.weight
+    with torch.no_grad():
+        pruner.gates["first"].logits[:2] = -9.0
+    model(x).sum().backward()
+    expected = model(x)
+    model.between.strikes = True
+    with pytest.raises(KeyboardInterrupt):
+        model(x)
+    assert model.last.weight is not own  # torch runs no hooks then
+    model.between.strikes = False
+    if then == "forward":
+        assert torch.equal(model(x), expected)
+        assert model.last.weight is own
+    elif then == "state_dict":
+        assert model.state_dict()["last.weight"].data_ptr() == own.data_ptr()
+    elif then == "step":
+        pruner.step(optimizer)
+        assert model.last.weight.shape == (2, 3)
+        torch.testing.assert_close(model(x), expected)
+    else:
+        torch.testing.assert_close(pruner.finalize(optimizer)(x), expected)

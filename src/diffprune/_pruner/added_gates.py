@@ -131,6 +131,13 @@ class AddedGates:
         return Network(plain, inputs, groups, [groups[name] for name in self._names])
 
 
+def put_back(model: nn.Module) -> None:
+    """Give layers their own parameters again, if a forward pass was interrupted."""
+    for module in model.modules():
+        if isinstance(module, Gating):
+            module.put_back()
+
+
 def gating_of(model: nn.Module) -> Gating:
     """The gates that were attached to a model."""
     for module in model.modules():
@@ -174,7 +181,9 @@ def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
     swaps = {path: Swap(gating, found) for path, found in places.items()}
     for path, swap in swaps.items():
         _let_read_again_(model.get_submodule(path), swap)
+    gating.swaps = [*swaps.values()]
     gating.handles = [
+        model.register_state_dict_pre_hook(gating.put_back),
         *(
             handle
             for path, swap in swaps.items()

@@ -89,6 +89,7 @@ class Gating(nn.Module):
             self.gates[_key(name)] = gate
         self.factors = nn.ModuleDict()
         self.handles: list[RemovableHandle] = []
+        self.swaps: list[Swap] = []
         self._passes = ForwardPasses(gates)
 
     @property
@@ -115,12 +116,23 @@ class Gating(nn.Module):
     def open_forward(self, *_args: object) -> None:
         """Begin a forward pass of the whole model: every gate is evaluated once."""
         if not torch.compiler.is_compiling():
+            self.put_back()
             self._passes.begin()
 
     def close_forward(self, *_args: object) -> None:
         """End it."""
         if not torch.compiler.is_compiling():
             self._passes.end()
+
+    def put_back(self, *_args: object) -> None:
+        """Give layers their own parameters again, if a forward pass was interrupted.
+
+        Torch runs the hooks behind a layer when its forward raises an error, and not
+        when it is Ctrl-C.
+        """
+        for swap in self.swaps:
+            if swap.is_inside and swap.turn.is_mine:
+                swap.leave()
 
     def values(self, name: str) -> Float[Tensor, " units"]:
         """Values of a gate, the same at every place within one forward pass."""
@@ -206,7 +218,7 @@ class Swap:
     def __init__(self, gating: Gating, places: Sequence[Place]) -> None:
         self.gating, self.places = gating, places
         self._originals: list[tuple[Place, Tensor]] = []
-        self._turn = Turn()
+        self.turn = Turn()
         only = places[0]
         reads = len(places) == 1 and all(factor.dim == 1 for factor in only.factors)
         is_weight = only.name == "weight"  # not what a hook computes the weight from
@@ -219,7 +231,7 @@ class Swap:
             only = self.places[0]
             scale = self.gating.scale(only.factors, only.tensor.ndim, args[0].dtype)
             return (args[0] * scale, *args[1:])
-        self._turn.take()
+        self.turn.take()
         for place in self.places:
             self._originals.append((place, place.tensor))
             _put(place, self.gating.gated(place.factors, place.tensor))
@@ -244,7 +256,7 @@ class Swap:
         """After the module ran, or failed: it has its own parameters again."""
         while self._originals:
             _put(*self._originals.pop())
-        self._turn.give_back()
+        self.turn.give_back()
 
     def _is_cheaper_outside(self, module: nn.Module, args: tuple[Any, ...]) -> bool:
         only = self.places[0]
@@ -264,6 +276,11 @@ class Turn:
         self._lock = threading.RLock()
         self._holder: int | None = None
 
+    @property
+    def is_mine(self) -> bool:
+        """Whether it is this thread's."""
+        return self._holder == threading.get_ident()
+
     def take(self) -> None:
         """Wait for it."""
         if not torch.compiler.is_compiling():
@@ -272,7 +289,7 @@ class Turn:
 
     def give_back(self) -> None:
         """Let others have it; nothing happens if this thread does not."""
-        if torch.compiler.is_compiling() or self._holder != threading.get_ident():
+        if torch.compiler.is_compiling() or not self.is_mine:
             return
         self._holder = None
         self._lock.release()

@@ -24,6 +24,7 @@ from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
 from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
+from diffprune._pruner.added_gates import put_back
 from diffprune._pruner.compiled_code import forget_compiled_code
 from diffprune._pruner.data_parallel import keep_up_to_date_
 from diffprune._pruner.final_check import certify_end
@@ -682,6 +683,7 @@ class Pruner(Generic[ModuleT]):
         self, optimizers: Sequence[Optimizer], *, may_fold: bool
     ) -> Generator[None]:
         """Remove units in all processes, or change nothing in any."""
+        put_back(self.model)
         with self._whole(optimizers):
             folded = self._gated.tensors() if may_fold else []
             with self._all_or_nothing(optimizers, folded), self._agreeing():
@@ -700,6 +702,7 @@ class Pruner(Generic[ModuleT]):
     def _check_optimizers(self, optimizers: Sequence[Optimizer]) -> None:
         """Look once at each set of optimizers."""
         if not optimizers or tuple(map(id, optimizers)) != self._checked:
+            put_back(self.model)
             cut = {place.tensor for group in self.groups for place in group.axes}
             found = self.model.named_parameters(remove_duplicate=False)
             parameters = {name: p for name, p in found if name in cut}
