@@ -16,9 +16,7 @@ from .resnets import resnet18
 
 RECIPE = {
     "what": "forward, backward and optimizer step with automatic gates on every group, "
-    "over the same step without; Adam; one thread. A pruner asks Adam for its fused "
-    "form, which plain use does not get on a processor: dense steps are timed as users "
-    "write them, and fused, which leaves what gates add",
+    "over the same step without; Adam as it comes; one thread",
     "lenet5": "batch 100 of 1x28x28",
     "resnet18": "batch 16 of 3x64x64",
     "transformer": "4 layers, width 256, 8 heads, hidden 1024, batch 16 of 128 tokens",
@@ -79,26 +77,19 @@ def cases() -> dict[str, Case]:
     }
 
 
-def make_step(
-    case: Case, *, gated: bool, fused: bool | None = None
-) -> Callable[[], None]:
+def make_step(case: Case, *, gated: bool) -> Callable[[], None]:
     """A training step of a fresh network."""
     model = case.build()
     pruner = dp.Pruner(model, case.x[:2], strength=1e-5) if gated else None
-    return loop(model, case.x, case.y, pruner, fused=fused)
+    return loop(model, case.x, case.y, pruner)
 
 
 def loop(
-    model: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    pruner: dp.Pruner[nn.Module] | None,
-    *,
-    fused: bool | None = None,
+    model: nn.Module, x: Tensor, y: Tensor, pruner: dp.Pruner[nn.Module] | None
 ) -> Callable[[], None]:
     """A training step of a network, gated or not."""
     groups = pruner.parameter_groups(lr=1e-4) if pruner else model.parameters()
-    optimizer = torch.optim.Adam(groups, lr=1e-4, fused=fused)
+    optimizer = torch.optim.Adam(groups, lr=1e-4)
 
     def step() -> None:
         loss = F.cross_entropy(model(x).flatten(0, -2), y.flatten())
@@ -142,11 +133,11 @@ def _idle_step(case: Case) -> Measurement:
     return ratio(idle, dense, names=names, rounds=20, target=5.0)
 
 
-def _after_removal(x: Tensor, y: Tensor, *, fused: bool | None) -> Measurement:
+def _after_removal(x: Tensor, y: Tensor) -> Measurement:
     gated = loop(*_with(_shrunk(x, gated=True), x, y))
-    plain = loop(*_with(_shrunk(x, gated=False), x, y), fused=fused)
+    plain = loop(*_with(_shrunk(x, gated=False), x, y))
     name = "LeNet-5 at 10-20-320-87"
-    names = (f"{name}, gated", f"{name}, plain{_adam(fused)}")
+    names = (f"{name}, gated", f"{name}, plain")
     return ratio(gated, plain, names=names, rounds=200, target=1.10)
 
 
@@ -156,21 +147,13 @@ def _with(
     return made[0], x, y, made[1]
 
 
-def _adam(fused: bool | None) -> str:  # noqa: FBT001 - as Adam has it
-    return ", fused Adam" if fused else ""
-
-
 def measure() -> tuple[Measurement, ...]:
     """Gated over dense: steps, idle steps, and steps after a removal."""
     torch.manual_seed(0)
     found = list[Measurement]()
-    for fused in (None, True):
-        for name, case in cases().items():
-            gated = make_step(case, gated=True)
-            dense = make_step(case, gated=False, fused=fused)
-            names = (f"{name} step, gated", f"{name} step, dense{_adam(fused)}")
-            rounds = case.rounds
-            found.append(ratio(gated, dense, names=names, rounds=rounds, target=1.03))
+    for name, case in cases().items():
+        gated, dense = (make_step(case, gated=flag) for flag in (True, False))
+        names = (f"{name} step, gated", f"{name} step, dense")
+        found.append(ratio(gated, dense, names=names, rounds=case.rounds, target=1.03))
     lenet = cases()["LeNet-5"]
-    after = [_after_removal(lenet.x, lenet.y, fused=fused) for fused in (None, True)]
-    return (*found, _idle_step(lenet), *after)
+    return (*found, _idle_step(lenet), _after_removal(lenet.x, lenet.y))
