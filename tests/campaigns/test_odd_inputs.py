@@ -343,7 +343,7 @@ def _socket(path):
         made.bind(str(path))
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are none elsewhere")
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes are POSIX")
 @pytest.mark.parametrize("place", [_pipe, _socket])
 def test_a_file_takes_the_place_of_files_only(place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # names of sockets are short
@@ -359,7 +359,7 @@ def test_a_file_takes_the_place_of_files_only(place, tmp_path, monkeypatch):
     assert not stat.S_ISREG(path.stat().st_mode)
 
 
-@pytest.mark.skipif(os.name != "posix", reason="there are none elsewhere")
+@pytest.mark.skipif(os.name != "posix", reason="devices and pipes are POSIX")
 def test_reading_never_waits_for_a_pipe(tmp_path):
     dp.save_pruned(net(), tmp_path / "small")
     for name in ("blueprint.json", "model.safetensors"):
