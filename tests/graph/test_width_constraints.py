@@ -198,3 +198,35 @@ def test_widths_that_are_compared_together_are_frozen_together(x):
     groups = find_groups(TwoWidths().double(), x)
     assert not list(groups)
     assert any("+ shape[1]) > 10" in str(axis.reason) for axis in groups.frozen)
+
+
+class _DividedByItsInput(nn.Module):
+    """The length of the input says which channels are read twice."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.first, self.last = nn.Linear(5, 12), nn.Linear(12, 2)
+        self.body = body
+
+    def forward(self, x):
+        h = self.first(x.mean(1)).relu()
+        return self.last(h) + self.body(h, x.shape[1])
+
+
+DIVIDED = {
+    "slice": lambda h, n: h[:, :n].sum(1, keepdim=True),
+    "tail": lambda h, n: h[:, n:].sum(1, keepdim=True),
+    "narrow": lambda h, n: h.narrow(1, 0, n).sum(1, keepdim=True),
+    "split": lambda h, n: h.split([n, h.shape[1] - n], 1)[1].sum(1, keepdim=True),
+    "reshape": lambda h, n: h.view(h.shape[0], n, -1).amax(1).sum(1, keepdim=True),
+}
+
+
+@pytest.mark.parametrize("body", DIVIDED.values(), ids=DIVIDED)
+def test_a_width_that_the_length_of_an_input_divides_stays_whole(body):
+    """At another length the same units would be read by something else."""
+    groups = find_groups(_DividedByItsInput(body), torch.rand(2, 4, 5))
+    assert not groups.sizes
+    assert any(
+        "the length of an input divides it: " in str(a.reason) for a in groups.frozen
+    )

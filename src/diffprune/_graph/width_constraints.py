@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from torch import nn
 
-from diffprune._graph.axes import Atom, Axis, MisalignedError, count, size
+from diffprune._graph.axes import Atom, Axis, MisalignedError, atoms, count, size
 from diffprune._graph.infer import Solution
 from diffprune._graph.int_tracking import (
     Attribute,
@@ -41,6 +41,7 @@ def settle(
     settler.bind()
     settler.fixed()
     settler.formulas()
+    settler.lengths_of_inputs()
     settler.comparisons()
     return settler.attributes
 
@@ -139,6 +140,29 @@ class _Settler:
                 self._holds(use.axis, source, x) for x in _joint_sizes(involved)
             ):
                 self._freeze_atoms(involved, use)
+
+    def lengths_of_inputs(self) -> None:
+        """Where an input's length divides a width, another input divides it elsewhere.
+
+        The first units of `y[:, : x.shape[1]]` follow the input; so does where the
+        others begin. A length that some tensor of the model has is no input's alone.
+        """
+        algebra, tensors = self.solution.algebra, self.solution.tensors.values()
+        held = [algebra.resolve(axis) for value in tensors for axis in value.axes]
+        known = {atom for axis in held for atom in atoms(axis)}
+        for use in self.solution.facts.size_uses:
+            parts = {*atoms(algebra.resolve(use.axis))}
+            if parts <= known and self._is_an_inputs(use.source, known):
+                why = f"the length of an input divides it: {use.source}"
+                for axis in held:
+                    if not parts.isdisjoint(atoms(axis)):
+                        algebra.freeze(axis, Frozen(why, use.where))
+
+    def _is_an_inputs(self, source: Source | None, known: set[Atom]) -> bool:
+        """Whether it is computed from a length that no tensor of the model has."""
+        axes = (self._axis(leaf) for leaf in leaves(source or 0))
+        lengths = ({*atoms(self.solution.algebra.resolve(axis or ()))} for axis in axes)
+        return any(length and known.isdisjoint(length) for length in lengths)
 
     def comparisons(self) -> None:
         """A width that the code compares may not shrink past the answer."""
