@@ -43,9 +43,9 @@ def checked(
             f"scores: `{min(strays)}` has scores but no mask in `keep`."
         )
     devices = {torch.device("cpu"), *groups.solution.traces[0].devices}
-    widened = dict[str, Tensor]()
+    sizes, widened = groups.sizes, dict[str, Tensor]()
     for name, mask in keep.items():
-        if name not in groups.sizes:
+        if name not in sizes:
             raise UnknownNameError(f"keep: {unknown_group(name, groups)}")
         _check_mask(groups[name], mask, devices)
         if not (may_vanish or mask.any()):
