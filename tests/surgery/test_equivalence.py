@@ -248,3 +248,33 @@ def test_a_check_names_the_layer_in_which_a_changed_model_fails():
     with pytest.raises(RemovalError, match="fails in `fc2`"):
         check.certify()
     assert not check.first_difference({})
+
+
+def test_a_check_costs_five_runs_of_the_model():
+    """With the example as large as a training batch, that is below two steps."""
+    model, runs = Net(), list[bool]()
+    model.register_forward_hook(lambda module, *_: runs.append(module.training))
+    check = OutputCheck(model, X)
+    assert runs == [False, False, True]
+    assert check.certify().compared == (
+        "drawn inputs (eval mode)",
+        "drawn inputs (train mode)",
+    )
+    assert runs[3:] == [False, True]
+
+
+class Strict(Net):
+    """Takes nothing but the example in train mode."""
+
+    def forward(self, x):
+        if self.training and not torch.equal(x, X):
+            raise ValueError("never seen")
+        return super().forward(x)
+
+
+def test_a_check_runs_on_the_example_where_a_model_refuses_all_else():
+    found = OutputCheck(Strict(), X).certify()
+    assert found.compared == ("drawn inputs (eval mode)", "the example (train mode)")
+    assert found.doubts == (
+        "drawn inputs (train mode): the model does not run on them",
+    )

@@ -62,6 +62,7 @@ def trials(
     training: bool,
     seeds: Sequence[int],
     weights: str = "",
+    like: Sequence[Trial] = (),
 ) -> Trials:
     """Run a model on the example and on inputs of our own.
 
@@ -71,21 +72,27 @@ def trials(
         training: In which mode.
         seeds: One for each of our own inputs; the second and later ones are wider.
         weights: What to call the weights, if they are not the model's own.
+        like: Runs of the same model that were made before, the example among them; it
+            is not run again then.
     """
     manner = f"{'train' if training else 'eval'} mode{weights and f', {weights}'}"
-    choices = [[inputs, repeated(inputs)] if training else [inputs]]
+    examples = [inputs, repeated(inputs)] if training else [inputs]
+    choices = [] if like else [(f"the example ({manner})", examples)]
     choices += [
-        chain(drawn(inputs, seed=seed, wide=place > 0), _more_rows(inputs, seed))
+        (
+            f"drawn inputs ({manner})",
+            chain(drawn(inputs, seed=seed, wide=place > 0), _more_rows(inputs, seed)),
+        )
         for place, seed in enumerate(seeds)
     ]
-    names = [f"the example ({manner})", *[f"drawn inputs ({manner})"] * len(seeds)]
-    runs: list[Trial] = []
-    for name, candidates in zip(names, choices, strict=True):
+    runs = [*like]
+    for name, candidates in choices:
         found = _first_run(model, candidates, name, training=training, like=runs)
         runs += [] if found is None else [found]
-    missing = [name for name in names if name not in {run.name for run in runs}]
+    names = {run.name for run in runs}
+    missing = [name for name, _ in choices if name not in names]
     doubts = [f"{name}: the model does not run on them" for name in missing]
-    return Trials(_judged(runs), tuple(doubts))
+    return Trials(_judged(runs)[len(like) :], tuple(doubts))
 
 
 def resized_trial(
