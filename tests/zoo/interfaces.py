@@ -130,6 +130,19 @@ class ReusedLayer(nn.Module):
         return self.head(self.act(self.shared(x)))
 
 
+class ReusedUnderTwoNames(nn.Module):
+    """3 -> fc 13 -> [fc 13 -> relu] x 2 -> fc 5; the layer is in the list twice."""
+
+    def __init__(self):
+        super().__init__()
+        shared, act = nn.Linear(13, 13), nn.ReLU()
+        layers = nn.Linear(3, 13), act, shared, act, shared, act, nn.Linear(13, 5)
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
 class TiedAutoencoder(nn.Module):
     """7 -> w(11 7) -> ReLU -> v(13 11) -> ReLU -> v^T -> ReLU -> w^T -> 7."""
 
@@ -207,6 +220,7 @@ ENTRIES = {
     "siamese": Entry(Siamese, pair_of_vectors, expect=at_least(2)),
     "auxiliary_head": Entry(AuxiliaryHead, IMAGE),
     "reused_layer": Entry(ReusedLayer, VECTOR, expect=at_least(1)),
+    "reused_under_two_names": Entry(ReusedUnderTwoNames, VECTOR, expect=at_least(1)),
     "tied_autoencoder": Entry(TiedAutoencoder, floats(2, 7), expect=at_least(2)),
     "tied_head": Entry(TiedHead, tokens(23, 2, 8), expect=at_least(2)),
     "bag_of_words": Entry(BagOfWords, tokens(23, 2, 8), expect=at_least(2)),

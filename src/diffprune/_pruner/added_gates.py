@@ -175,8 +175,10 @@ def _hook_(model: nn.Module, groups: Groups, gating: Gating) -> None:
     for value, factors in gated.items():
         where = [name.rpartition(".")[::2] for name in names[value]]
         runs_in = _common([*used.get(value, ()), *(path for path, _ in where)])
-        for path, attribute in where:
-            place = Place(model.get_submodule(path), attribute, factors)
+        # A layer that a model has under several names is one place all the same.
+        owners = {(model.get_submodule(path), name): None for path, name in where}
+        for owner, attribute in owners:
+            place = Place(owner, attribute, factors)
             places.setdefault(runs_in, []).append(place)
     swaps = {path: Swap(gating, found) for path, found in places.items()}
     for path, swap in swaps.items():

@@ -164,4 +164,6 @@ def _survivors(
     for name, units in was_open.items():
         places = {0: tuple(units.nonzero().flatten().tolist())}
         kept |= {f"{name}.logits": places, f"{name}.origin": places}
-    return {name: select(t, kept.get(name, {})) for name, t in tensors.items()}
+    # By tensor: a layer may have several names, and so has a gate that lives in it.
+    dims = {tensors[name]: places for name, places in kept.items() if name in tensors}
+    return {name: select(t, dims.get(t, {})) for name, t in tensors.items()}
