@@ -1,19 +1,24 @@
-"""Numbers that were read become a tensor's memory, so that they need not be copied.
+"""Which tensors of a model can lend from what was read for them.
 
-The memory that the tensor had is left as it is: what fails later can give it back, and
-nothing had to be copied for that either.
+While something is loaded such a tensor has the memory of what was read. Its own is left
+as it is: what fails can give it back, and nothing had to be copied for that.
 """
 
+import copy
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
-from torch import Tensor
+from torch import Tensor, nn
+
+Lend: TypeAlias = Callable[[Mapping[Tensor, Tensor]], None]
+"""What `all_or_nothing` gives to its block."""
 
 
 def borrowers(
     tensors: Mapping[str, Tensor], read: Mapping[str, Tensor]
 ) -> dict[Tensor, Tensor]:
-    """Which tensors can have which memory.
+    """Which tensors can have which memory for a while.
 
     A tensor can that owns all of its own memory, alone, and has the place and the
     layout of what was read; and nothing is lent twice, even if it was read for two.
@@ -34,10 +39,26 @@ def borrowers(
     return found
 
 
-def lend_(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Give tensors the memory of others."""
-    for tensor, new in pairs:
-        tensor.data = new
+def load_lent_(
+    model: nn.Module, state: Mapping[str, Any], lent: Mapping[Tensor, Tensor]
+) -> None:
+    """Load a state, and keep nothing of it that may be a file mapped into memory.
+
+    Args:
+        model: The model; a tensor that has borrowed is not copied.
+        state: By name, what was read.
+        lent: Tensors, and what they have borrowed.
+    """
+    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    model.load_state_dict(
+        {name: v if name in own else copy.deepcopy(v) for name, v in state.items()}
+    )
+    read = {_memory(value) for value in state.values() if isinstance(value, Tensor)}
+    # Modules may keep what they are given, where it has not the shape they expect.
+    tensors = [*model.parameters(), *model.buffers()]
+    for tensor in tensors:
+        if tensor not in lent and type(tensor.data) is Tensor and _memory(tensor) in read:
+            tensor.data = tensor.data.clone()
 
 
 def _is_alike(tensor: Tensor, new: Tensor) -> bool:
@@ -47,7 +68,7 @@ def _is_alike(tensor: Tensor, new: Tensor) -> bool:
         and tensor.stride() == new.stride()
         and (tensor.dtype, tensor.device) == (new.dtype, new.device)
         and tensor.untyped_storage().nbytes() == tensor.nbytes
-        and not tensor.is_shared()
+        and not tensor.is_inference()
     )
 
 

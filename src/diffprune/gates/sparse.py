@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from diffprune._core import files, tensor_files
 from diffprune._core.door import door
-from diffprune._core.lending import borrowers, lend_
+from diffprune._core.lending import borrowers, load_lent_
 from diffprune._core.modules import check_has_values
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
@@ -75,7 +75,7 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
     """
     check_has_values(model)
     try:
-        tensors, header = tensor_files.read_tensors(Path(path))
+        tensors, header = tensor_files.map_tensors(Path(path))
         state = _dense_state(tensors, header, model)
     except StorageError:
         raise
@@ -87,9 +87,9 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     lent = borrowers(tensors, state)
     overwritten = [tensor for tensor in tensors.values() if tensor not in lent]
-    with all_or_nothing(model, overwritten=overwritten, lent=lent):
-        lend_(lent.items())
-        model.load_state_dict(state)
+    with all_or_nothing(model, overwritten=overwritten) as lend_:
+        lend_(lent)
+        load_lent_(model, state, lent)
     return model
 
 
