@@ -55,9 +55,9 @@ def load_lent_(
     )
     read = {_memory(value) for value in state.values() if isinstance(value, Tensor)}
     # Modules may keep what they are given, where it has not the shape they expect.
-    tensors = [*model.parameters(), *model.buffers()]
-    for tensor in tensors:
-        if tensor not in lent and type(tensor.data) is Tensor and _memory(tensor) in read:
+    for tensor in (*model.parameters(), *model.buffers()):
+        is_plain = type(tensor.data) is Tensor and tensor not in lent
+        if is_plain and _memory(tensor) in read:
             tensor.data = tensor.data.clone()
 
 

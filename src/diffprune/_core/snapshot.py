@@ -38,10 +38,9 @@ class Snapshot:
         tensors = dict.fromkeys(overwritten)
         self._values = [(t, t.detach().clone(), t.grad) for t in tensors]
         self._loans: dict[Tensor, _Loan] = {}
-        waiting = deque(roots)
+        waiting = list(roots)
         kinds = dict[type, bool]()  # most of what is held is of few kinds
-        while waiting:
-            found = waiting.popleft()
+        for found in waiting:  # it grows meanwhile
             kind = type(found)
             is_open = kinds.get(kind)
             if is_open is None:
@@ -49,7 +48,8 @@ class Snapshot:
             if is_open and id(found) not in self._held:
                 content = _content(found)
                 self._held[id(found)] = found, content
-                waiting.extend(_items(content))
+                if content:  # most are empty
+                    waiting += _items(content)
 
     def lend_(self, loans: Mapping[Tensor, Tensor]) -> None:
         """Give tensors the memory of others of their shapes, types and layouts."""
@@ -67,7 +67,7 @@ class Snapshot:
         self._give_back_(loans)
         new = [*loans.values(), torch.tensor(1, device="cpu")]
         # One call of torch: Ctrl-C comes before it or after it, never in between.
-        torch._foreach_copy_([*loans, is_over], new)  # noqa: SLF001 - torch's optimizers use it
+        torch._foreach_copy_([*loans, is_over], new)
 
     def _give_back_(self, tensors: Iterable[Tensor]) -> None:
         for tensor in tensors:

@@ -175,9 +175,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return state
 
 
-def _together(
-    tree: Mapping[str, Any], tensors: Mapping[str, Tensor], part: str
-) -> Any:  # noqa: ANN401 - of any kind
+def _together(tree: Mapping[str, Any], tensors: Mapping[str, Tensor], part: str) -> Any:  # noqa: ANN401 - of any kind
     """One part; only what is loaded into the model's own memory is not copied here."""
     found = [tensors[str(number)] for number in tree["tensors"]]
     own = found if part == "model" else map(copied, found)
