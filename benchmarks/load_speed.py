@@ -144,7 +144,7 @@ def _checkpoint(
     )
 
 
-def _training(width: int) -> tuple[dp.Pruner, torch.optim.Optimizer]:
+def _training(width: int) -> tuple[dp.Pruner[nn.Module], torch.optim.Optimizer]:
     pruner = dp.Pruner(_model(width), torch.rand(2, width), strength=1e-5)
     optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-4))
     _step(pruner.model, optimizer)

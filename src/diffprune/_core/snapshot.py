@@ -67,7 +67,7 @@ class Snapshot:
         self._give_back_(loans)
         new = [*loans.values(), torch.tensor(1, device="cpu")]
         # One call of torch: Ctrl-C comes before it or after it, never in between.
-        torch._foreach_copy_([*loans, is_over], new)
+        torch._foreach_copy_([*loans, is_over], new)  # pyright: ignore[reportPrivateImportUsage] - optimizers use it
 
     def _give_back_(self, tensors: Iterable[Tensor]) -> None:
         for tensor in tensors:

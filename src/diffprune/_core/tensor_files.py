@@ -23,6 +23,7 @@ from diffprune.errors import ArgumentError
 
 _DIGEST: Final = "xxh3"
 _BESIDE: Final = "blueprint"
+_RESERVED: Final = "__metadata__"
 _MANY_PAGES: Final = 1 << 22
 _ALIGNED: Final = 64
 
@@ -121,7 +122,7 @@ def new_like(like: Tensor) -> Tensor:
 def stored_digest(file: BinaryIO) -> str:
     """The digest that a file of `packed` carries, which tells two such files apart."""
     length = int.from_bytes(file.read(8), "little")
-    return json.loads(file.read(length))["__metadata__"][_DIGEST]
+    return json.loads(file.read(length))[_RESERVED][_DIGEST]
 
 
 def stored_size(tensors: Mapping[str, Tensor]) -> int:
@@ -154,6 +155,11 @@ def _check(
 
 
 def _copy(name: str, tensor: Tensor) -> Tensor:
+    if name == _RESERVED:
+        raise ArgumentError(
+            f"a safetensors file cannot hold a tensor of the name `{_RESERVED}`, which "
+            "is that of its own notes. Rename it."
+        )
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise ArgumentError(
             f"`{name}` is stored as {tensor.layout}, which a safetensors file cannot "

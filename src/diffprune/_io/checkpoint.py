@@ -21,6 +21,7 @@ from diffprune._core.nested import put_together, take_apart
 from diffprune._core.randomness import random_states, set_random_states
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.tensor_files import copied, map_tensors, packed
+from diffprune._io.compatibility import are_alike
 from diffprune._io.optimizer_fit import fitted
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.optimizer_state import check_trains
@@ -245,4 +246,11 @@ def _check_model(
             raise ArgumentError(
                 f"`{path}` is of another model: for `{name}` it holds {found}, and "
                 f"{expected} is needed."
+            )
+    for name, tensor in named_tensors(pruner.model).items():
+        read = saved.get(name, tensor)
+        if not are_alike(read.dtype, tensor.dtype):
+            raise ArgumentError(
+                f"`{path}` is of another model: `{name}` is {read.dtype} in it, "
+                f"{tensor.dtype} here."
             )

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from diffprune._core import files, tensor_files
 from diffprune._core.door import door
 from diffprune._core.lending import borrowers, load_lent_
-from diffprune._core.modules import check_has_values
+from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
 from diffprune.errors import ArgumentError, StorageError
@@ -74,6 +74,7 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
         ArgumentError: If the file is damaged, or of another model; nothing has changed.
     """
     check_has_values(model)
+    check_can_change(model)
     try:
         tensors, header = tensor_files.map_tensors(Path(path))
         state = _dense_state(tensors, header, model)
@@ -87,9 +88,12 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     lent = borrowers(tensors, state)
     overwritten = [tensor for tensor in tensors.values() if tensor not in lent]
-    with all_or_nothing(model, overwritten=overwritten) as lend_:
-        lend_(lent)
-        load_lent_(model, state, lent)
+    try:
+        with all_or_nothing(model, overwritten=overwritten) as lend_:
+            lend_(lent)
+            load_lent_(model, state, lent)
+    except RuntimeError as error:
+        raise ArgumentError(f"`{path}` cannot be loaded: {error}") from error
     return model
 
 
