@@ -11,7 +11,7 @@ TENSORS = {
     "nothing": torch.empty(0, 2),
     "one": torch.ones((), dtype=torch.bool),
     "whole": torch.arange(7, dtype=torch.int16),
-    "large": torch.rand(1200, 1000),
+    "large": torch.rand(120, 1000),
 }
 
 
@@ -46,14 +46,15 @@ def test_writing_into_what_is_mapped_leaves_the_file_as_it_is(path):
 
 
 def test_a_copy_is_on_the_cpu_whatever_the_default_device_is():
+    vast = torch.arange(9_000_000, dtype=torch.float32)
     with torch.device("meta"):
         assert copied(TENSORS["matrix"]).device.type == "cpu"
-        assert copied(TENSORS["large"]).device.type == "cpu"
+        assert torch.equal(copied(vast), vast)
 
 
 def test_every_flipped_byte_is_noticed(path):
     data = path.read_bytes()
-    for place in range(0, len(data), 9973):
+    for place in range(0, len(data), 997):
         path.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
         with pytest.raises(ArgumentError, match="damaged"):
             map_tensors(path)

@@ -24,7 +24,8 @@ from diffprune.errors import ArgumentError
 _DIGEST: Final = "xxh3"
 _BESIDE: Final = "blueprint"
 _RESERVED: Final = "__metadata__"
-_MANY_PAGES: Final = 1 << 22
+_MANY_PAGES: Final = 1 << 25
+"""Bytes; smaller memory may be some that the process had before, with all its pages."""
 _ALIGNED: Final = 64
 
 
