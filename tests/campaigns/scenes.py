@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import diffprune as dp
+from diffprune import gates
 
 INPUTS = torch.rand(4, 3, generator=torch.Generator().manual_seed(0))
 
@@ -80,6 +81,42 @@ def loading(folder=None):
     return (model, optimizer), lambda: dp.load_pruned(model, path)
 
 
+def other_numbers_(model):
+    """Give a model numbers that a file does not have."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+
+
+def in_place(folder=None):
+    """Into a model that keeps its shapes, with the state of an optimizer."""
+    path, model = Path(folder or tempfile.mkdtemp()) / "whole", net()
+    optimizer = torch.optim.Adam(model.parameters())
+    model(INPUTS).square().sum().backward()
+    optimizer.step()
+    dp.save_pruned(model, path, optimizer=optimizer)
+    other_numbers_(model)
+    optimizer.step()
+    return (model, optimizer), lambda: dp.load_pruned(model, path, optimizer=optimizer)
+
+
+def resumption_in_place(folder=None):
+    """A checkpoint of the same units."""
+    path = Path(folder or tempfile.mkdtemp()) / "same.pt"
+    pruner, optimizer = trained()
+    dp.save_checkpoint(path, pruner, optimizer)
+    other_numbers_(pruner.model)
+    optimizer.step()
+    return (pruner, optimizer), lambda: dp.load_checkpoint(path, pruner, optimizer)
+
+
+def sparse(folder=None):
+    path, model = Path(folder or tempfile.mkdtemp()) / "sparse.safetensors", net()
+    gates.save_sparse(model, path)
+    other_numbers_(model)
+    return (model,), lambda: gates.load_sparse(model, path)
+
+
 SCENES = {
     "construction": construction,
     "construction, placed gates": lambda: construction(placed),
@@ -89,5 +126,8 @@ SCENES = {
     "removal, budget": lambda: removal(budget=dp.Budget(macs=0.5, steps=1)),
     "finalize": finish,
     "load_checkpoint": resumption,
+    "load_checkpoint, in place": resumption_in_place,
     "load_pruned": loading,
+    "load_pruned, in place": in_place,
+    "load_sparse": sparse,
 }

@@ -295,6 +295,16 @@ def _set(*path):
     return change_
 
 
+def _each(key, change_):
+    """Change what the optimizer remembers of every parameter."""
+
+    def change_all_(state):
+        for values in state["optimizer"]["state"].values():
+            change_(values, key)
+
+    return change_all_
+
+
 FORGED = {
     "negative steps": _set("pruner", "steps", -5),
     "half a step": _set("pruner", "steps", 2.5),
@@ -310,7 +320,16 @@ FORGED = {
     "step below zero": _set("optimizer", "state", 0, "step", torch.tensor(-1.0)),
     "step of text": _set("optimizer", "state", 0, "step", "three"),
     "no average": _set("optimizer", "state", 0, "exp_avg", None),
+    "a negative rate": _set("optimizer", "param_groups", 0, "lr", -1.0),
+    "two rates": _set("optimizer", "param_groups", 0, "lr", torch.ones(2)),
+    "betas above one": _set("optimizer", "param_groups", 0, "betas", (2.0, 3.0)),
+    "other averages": _set("optimizer", "param_groups", 0, "amsgrad", bool(1)),
+    "no squares": _each("exp_avg_sq", lambda state, key: state.pop(key)),
+    "an average of one": _each(
+        "exp_avg", lambda state, key: state.__setitem__(key, 1.0)
+    ),
     "extra": _set("extra", [1]),
+    "whole weights": _set("model", "0.weight", torch.ones(8, 3, dtype=torch.int64)),
     "a weight of text": _set("model", "0.weight", "heavy"),
 }
 
@@ -329,6 +348,101 @@ def test_forged_checkpoints_change_nothing(name, tmp_path):
     with pytest.raises(ArgumentError, match=str(path)):
         dp.load_checkpoint(path, *fresh)
     assert not difference(before, everything(*fresh))
+
+
+def test_a_rate_that_the_kernel_cannot_take_is_refused(tmp_path):
+    def run(**options):
+        pruner = dp.Pruner(net(), X, strength=1e-3)
+        return pruner, optim.Adam(pruner.model.parameters(), **options)
+
+    saved = run(lr=torch.tensor(1e-2))
+    train_(*saved)
+    dp.save_checkpoint(tmp_path / "run", *saved)
+    with pytest.raises(ArgumentError, match="lr as a Tensor is not supported"):
+        dp.load_checkpoint(tmp_path / "run", *run(lr=1e-2, foreach=True))
+
+
+def test_loading_units_of_the_same_number_that_fails_late_changes_nothing(tmp_path):
+    def run(*closed):
+        pruner, optimizer = make()
+        train_(pruner, optimizer)
+        with torch.no_grad():
+            pruner.gates["0"].logits[list(closed)] = -20.0
+        pruner.remove_closed_(optimizer)
+        return pruner, optimizer
+
+    path = tmp_path / "run"
+    dp.save_checkpoint(path, *run(0, 1))
+    state = _read(path)
+    state["random"].clear()
+    path.write_bytes(_packed(state))
+    fresh = run(4, 5)
+    before = everything(*fresh)
+    with pytest.raises(ArgumentError, match="random generators"):
+        dp.load_checkpoint(path, *fresh)
+    assert not difference(before, everything(*fresh))
+
+
+# Memory that is not quite the model's own.
+
+
+class Overlapping(nn.Module):
+    def __init__(self):
+        super().__init__()
+        whole = torch.zeros(6)
+        self.a, self.b = nn.Parameter(whole[:4]), nn.Parameter(whole[2:])
+
+
+def _sparse_of(model, path):
+    """A file of a model that is like this one, with memory of its own."""
+    for parameter in model.parameters():
+        parameter.data = torch.rand(parameter.shape)
+    gates.save_sparse(model, path)
+
+
+def _expanded():
+    layer = nn.Linear(3, 2)
+    layer.weight = nn.Parameter(torch.zeros(1, 3).expand(2, 3))
+    return layer
+
+
+def _of_inference():
+    with torch.inference_mode():
+        return nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize(
+    ("build", "like", "words"),
+    [
+        (Overlapping, Overlapping, "shares memory with another tensor"),
+        (_expanded, lambda: nn.Linear(3, 2), "cannot be loaded"),
+        (_of_inference, lambda: nn.Linear(3, 2), "made within"),
+    ],
+)
+def test_memory_that_cannot_hold_a_file_is_refused(build, like, words, tmp_path):
+    _sparse_of(like(), tmp_path / "it")
+    model = build()
+    before = everything(model)
+    with pytest.raises(ArgumentError, match=words):
+        gates.load_sparse(model, tmp_path / "it")
+    assert not difference(before, everything(model))
+
+
+def test_a_tensor_with_the_name_of_the_notes_is_refused(tmp_path):
+    model = nn.Module()
+    model.register_parameter("__metadata__", nn.Parameter(torch.ones(2)))
+    with pytest.raises(ArgumentError, match="__metadata__"):
+        dp.save_pruned(model, tmp_path / "it")
+    assert not (tmp_path / "it").exists()
+
+
+def test_loading_does_not_ask_for_the_default_device(tmp_path):
+    keep = {"0": torch.arange(8) < 3}
+    dp.save_pruned(dp.remove(net(), X, keep=keep), tmp_path)
+    model = net()
+    with torch.device("meta"):
+        dp.load_pruned(model, tmp_path)
+    assert not any(parameter.is_meta for parameter in model.parameters())
 
 
 # Places that are no files.

@@ -67,3 +67,48 @@ def test_what_succeeds_stays(model):
     with all_or_nothing(model):
         model.note = 3
     assert model.note == 3
+
+
+def test_what_is_lent_ends_in_the_memory_that_tensors_have(model):
+    weight, new = model[0].weight, torch.rand(3, 2)
+    address = weight.data_ptr()
+    with all_or_nothing(model) as lend_:
+        lend_({weight: new})
+        assert weight.data_ptr() == new.data_ptr()
+    assert weight.data_ptr() == address
+    assert torch.equal(weight, new)
+    assert weight.requires_grad
+
+
+def test_a_loan_is_given_back_if_something_raises(model):
+    weight, value = model[0].weight, model[0].weight.detach().clone()
+    address = weight.data_ptr()
+    with pytest.raises(AttributeError), all_or_nothing(model) as lend_:
+        lend_({weight: torch.rand(3, 2)}).what()
+    assert weight.data_ptr() == address
+    assert torch.equal(weight, value)
+
+
+def test_a_tensor_that_was_given_other_memory_keeps_it(model):
+    weight, other = model[0].weight, torch.rand(5, 2)
+    with all_or_nothing(model) as lend_:
+        lend_({weight: torch.rand(3, 2)})
+        weight.data = other
+    assert torch.equal(weight, other)
+
+
+def test_an_older_backward_notices_that_numbers_changed(model):
+    weight = model[0].weight
+    loss = (weight**2).sum()
+    with all_or_nothing(model) as lend_:
+        lend_({weight: torch.rand(3, 2)})
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, lambda: torch.device("meta")])
+def test_modes_of_torch_do_not_matter(model, mode):
+    weight, new = model[0].weight, torch.rand(3, 2)
+    with mode(), all_or_nothing(model) as lend_:
+        lend_({weight: new})
+    assert torch.equal(weight, new)

@@ -279,3 +279,46 @@ def test_recurrent_layers_run_on_what_was_loaded(kind, tmp_path):
     dp.load_pruned(fresh, dp.save_pruned(small, tmp_path))
     assert torch.equal(fresh(x)[0], small(x)[0])
     assert fresh.hidden_size == 4
+
+
+def zeroed(path):
+    """Overwrite a file in place, as a careless program does."""
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+
+
+def test_nothing_that_was_loaded_follows_the_files(make, small, tmp_path):
+    optimizer = optim.Adam(small.parameters())
+    small(torch.rand(4, 5)).sum().backward()
+    optimizer.step()
+    folder = dp.save_pruned(small, tmp_path / "saved", optimizer=optimizer)
+    fresh = make()
+    other = optim.Adam(fresh.parameters())
+    dp.load_pruned(fresh, folder, optimizer=other)
+    zeroed(folder / "model.safetensors")
+    zeroed(folder / "optimizer.safetensors")
+    torch.testing.assert_close(
+        (fresh.state_dict(), other.state_dict()["state"]),
+        (small.state_dict(), optimizer.state_dict()["state"]),
+        rtol=0,
+        atol=0,
+    )
+
+
+def test_what_keeps_its_shape_keeps_its_memory(make, folder, small):
+    fresh = make()
+    bias, address = fresh.fc3.bias, fresh.fc3.bias.data_ptr()
+    dp.load_pruned(fresh, folder)
+    assert fresh.fc3.bias is bias
+    assert bias.data_ptr() == address
+    assert torch.equal(bias, small.fc3.bias)
+    assert fresh.fc3.weight.shape == small.fc3.weight.shape
+
+
+def test_layers_that_share_memory_in_the_model_alone_get_memory_of_their_own(tmp_path):
+    model = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+    folder = dp.save_pruned(model, tmp_path / "saved")
+    fresh = nn.ModuleList([nn.Linear(3, 3), nn.Linear(3, 3)])
+    fresh[1].weight.data = fresh[0].weight.data
+    dp.load_pruned(fresh, folder)
+    torch.testing.assert_close(fresh.state_dict(), model.state_dict(), rtol=0, atol=0)

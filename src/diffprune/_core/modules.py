@@ -33,6 +33,28 @@ def check_has_values(model: nn.Module) -> None:
             )
 
 
+def check_can_change(model: nn.Module) -> None:
+    """Refuse a model with tensors that torch will never change, by their name.
+
+    Raises:
+        ArgumentError: If one was made within `torch.inference_mode()`.
+
+    Examples:
+        >>> with torch.inference_mode():
+        ...     layer = nn.Linear(2, 3)
+        >>> check_can_change(layer)
+        Traceback (most recent call last):
+        ...
+        diffprune.errors.ArgumentError: `weight` was made within `torch.inference_mod...
+    """
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.is_inference():
+            raise ArgumentError(
+                f"`{name}` was made within `torch.inference_mode()` and can never be "
+                "changed.\nBuild or load the model outside of it."
+            )
+
+
 def check_device(name: str) -> None:
     """Refuse a device that torch does not know, or this machine does not have.
 

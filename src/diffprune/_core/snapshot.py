@@ -5,16 +5,20 @@ places. Only the places are copied, and the numbers of tensors that will be over
 """
 
 from collections import deque
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import is_dataclass
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from diffprune._core.lending import Lend
+
 _OURS: Final = "diffprune."
+_Loan: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
+"""What a tensor has for a while, its own memory, and its gradient."""
 
 
 @final
@@ -25,23 +29,18 @@ class Snapshot:
         roots: Where to start. Frozen data, tensors and objects of other libraries are
             noted, and not looked into.
         overwritten: Tensors whose numbers are copied.
-        lent: Tensors whose memory is noted, because they will get another.
     """
 
     def __init__(
-        self,
-        roots: Iterable[object],
-        overwritten: Iterable[Tensor] = (),
-        lent: Iterable[Tensor] = (),
+        self, roots: Iterable[object], overwritten: Iterable[Tensor] = ()
     ) -> None:
         self._held: dict[int, tuple[Any, Any]] = {}
         tensors = dict.fromkeys(overwritten)
         self._values = [(t, t.detach().clone(), t.grad) for t in tensors]
-        self._memory = [(t, t.data, t.grad) for t in dict.fromkeys(lent)]
-        waiting = deque(roots)
+        self._loans: dict[Tensor, _Loan] = {}
+        waiting = list(roots)
         kinds = dict[type, bool]()  # most of what is held is of few kinds
-        while waiting:
-            found = waiting.popleft()
+        for found in waiting:  # it grows meanwhile
             kind = type(found)
             is_open = kinds.get(kind)
             if is_open is None:
@@ -49,16 +48,39 @@ class Snapshot:
             if is_open and id(found) not in self._held:
                 content = _content(found)
                 self._held[id(found)] = found, content
-                waiting.extend(_items(content))
+                if content:  # most are empty
+                    waiting += _items(content)
+
+    def lend_(self, loans: Mapping[Tensor, Tensor]) -> None:
+        """Give tensors the memory of others of their shapes, types and layouts."""
+        self._loans |= {t: (loan, t.data, t.grad) for t, loan in loans.items()}
+        for tensor, loan in loans.items():
+            tensor.data = loan
+
+    @torch.no_grad()
+    def settle_(self, is_over: Tensor) -> None:
+        """Copy what was lent into the tensors' own memory; and one into this tensor.
+
+        A tensor that was given other memory since then keeps that.
+        """
+        loans = {t: kept for t, (kept, *_) in self._loans.items() if _is_lent(t, kept)}
+        self._give_back_(loans)
+        new = [*loans.values(), torch.tensor(1, device="cpu")]
+        # One call of torch: Ctrl-C comes before it or after it, never in between.
+        torch._foreach_copy_([*loans, is_over], new)  # pyright: ignore[reportPrivateImportUsage] - optimizers use it
+
+    def _give_back_(self, tensors: Iterable[Tensor]) -> None:
+        for tensor in tensors:
+            tensor.data = self._loans[tensor][1]
 
     @torch.no_grad()
     def restore_(self) -> None:
         """Put everything back."""
         for found, content in self._held.values():
             _put_back_(found, content)
-        for tensor, memory, grad in self._memory:
+        self._give_back_(self._loans)
+        for tensor, (_, _, grad) in self._loans.items():
             tensor.grad = grad
-            tensor.data = memory
         for tensor, value, grad in self._values:
             tensor.grad = grad
             if tensor.shape == value.shape:
@@ -69,16 +91,17 @@ class Snapshot:
 
 @contextmanager
 def all_or_nothing(
-    *roots: object, overwritten: Iterable[Tensor] = (), lent: Iterable[Tensor] = ()
-) -> Generator[None]:
+    *roots: object, overwritten: Iterable[Tensor] = ()
+) -> Generator[Lend]:
     """Put everything back that these objects hold if the block raises.
 
-    What is made in the block can be trained, even within `torch.inference_mode()`.
+    What is made in the block can be trained, even within `torch.inference_mode()`. The
+    block gets a function that lends tensors the memory of others. They have it until
+    the block ends. What is in it then is copied into their own, for all in one step.
 
     Args:
         *roots: Models, optimizers, pruners.
         overwritten: Tensors whose numbers the block may change in place.
-        lent: Tensors that the block gives other memory before it changes them.
 
     Examples:
         >>> layer = nn.Linear(2, 3)
@@ -92,15 +115,22 @@ def all_or_nothing(
         >>> layer.weight is weight
         True
     """
-    before = Snapshot(roots, overwritten, lent)
+    before, is_over = Snapshot(roots, overwritten), None
     try:
         with ExitStack() as stack:
             if torch.is_inference_mode_enabled():
                 stack.enter_context(torch.inference_mode(mode=False))
-            yield
+            is_over = torch.tensor(0, device="cpu")
+            yield before.lend_
+            before.settle_(is_over)
     except BaseException:
-        before.restore_()
+        if not is_over:
+            before.restore_()
         raise
+
+
+def _is_lent(tensor: Tensor, loan: Tensor) -> bool:
+    return tensor.data_ptr() == loan.data_ptr() and tensor.shape == loan.shape
 
 
 def _is_open(kind: type) -> bool:

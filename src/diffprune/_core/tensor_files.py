@@ -1,14 +1,14 @@
-"""Safetensors files that carry a digest, and are read once.
+"""Safetensors files that carry a digest, and are mapped into memory, not read.
 
-Every byte is digested on its way from the file into memory, while it is still in the
-processor's cache. A file may belong to another: then it also carries a digest of that.
+All bytes are digested where they are, before anything is done with them; whoever needs
+some of them copies them, once. A file may belong to another: then it also carries a
+digest of that.
 """
 
 import json
 from collections.abc import Mapping
-from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import numpy as np
 import safetensors
@@ -18,14 +18,14 @@ import xxhash
 from torch import Tensor
 
 from diffprune._core.digest import as_bytes, describe, digest
-from diffprune._core.files import BLUEPRINT, WEIGHTS, reading
+from diffprune._core.files import BLUEPRINT, WEIGHTS, check_readable, reading
 from diffprune.errors import ArgumentError
 
 _DIGEST: Final = "xxh3"
 _BESIDE: Final = "blueprint"
-_PIECE: Final = 1 << 18
-"""Bytes that are read, then digested: few enough for any cache."""
-_MANY_PAGES: Final = 1 << 22
+_RESERVED: Final = "__metadata__"
+_MANY_PAGES: Final = 1 << 25
+"""Bytes; smaller memory may be some that the process had before, with all its pages."""
 _ALIGNED: Final = 64
 
 
@@ -47,8 +47,7 @@ def packed(
     copies = {name: _copy(name, tensor) for name, tensor in tensors.items()}
     belongs = {} if blueprint is None else {_BESIDE: digest(blueprint)}
     metadata = {"format": "pt", **belongs, **header}
-    found = {name: xxhash.xxh3_128_hexdigest(as_bytes(t)) for name, t in copies.items()}
-    metadata[_DIGEST] = _digest(copies, found, metadata)
+    metadata[_DIGEST] = _digest(copies, metadata)
     try:
         return safetensors.torch.save(copies, metadata)
     except KeyError as error:
@@ -57,24 +56,52 @@ def packed(
         ) from error
 
 
-def read_tensors(
+def map_tensors(
     path: Path, blueprint: str | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors, and the header they were written with.
+    """The tensors of a file, mapped into memory, and the header they were written with.
+
+    They are for comparing and copying from, and for nothing that lasts: what somebody
+    writes into the file, in place, appears in them. `copied` makes others of them.
 
     Raises:
         MissingFileError: If there is no such file.
         ArgumentError: If the file is damaged, or of another blueprint.
     """
-    found = dict[str, str]()
-    with reading(path), path.open("rb", buffering=0) as file:
-        header, places = _layout(path, file)
-        for start, name, tensor in places:
-            file.seek(start)
-            found[name] = _fill_(tensor, file, path)
-    tensors = {name: tensor for _, name, tensor in places}
-    _check(path, header, _digest(tensors, found, header), blueprint)
+    with reading(path):
+        check_readable(path)
+        try:
+            with safetensors.safe_open(path, framework="pt") as file:
+                header = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        except Exception as error:
+            raise ArgumentError(
+                f"`{path}` is damaged, or not a file that diffprune wrote: {error}"
+            ) from error
+        found = _digest(tensors, header)
+    _check(path, header, found, blueprint)
     return tensors, header
+
+
+def read_tensors(
+    path: Path, blueprint: str | None = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The same as `map_tensors`, in memory of their own."""
+    tensors, header = map_tensors(path, blueprint)
+    return {name: copied(tensor) for name, tensor in tensors.items()}, header
+
+
+def copied(tensor: Tensor, device: torch.device | None = None) -> Tensor:
+    """The numbers of a mapped tensor in new memory, on the CPU unless told otherwise.
+
+    Examples:
+        >>> ones = torch.ones(2)
+        >>> copied(ones).add_(1), ones
+        (tensor([2., 2.]), tensor([1., 1.]))
+    """
+    if device is not None and device.type != "cpu":
+        return tensor.to(device)
+    return new_like(tensor).copy_(tensor)
 
 
 def new_like(like: Tensor) -> Tensor:
@@ -85,7 +112,7 @@ def new_like(like: Tensor) -> Tensor:
         torch.Size([2, 3])
     """
     if like.nbytes < _MANY_PAGES:
-        return torch.empty(like.shape, dtype=like.dtype)
+        return torch.empty(like.shape, dtype=like.dtype, device="cpu")
     # NumPy asks the system for huge pages, and aligns less than torch.
     raw = np.empty(like.nbytes + _ALIGNED, np.uint8)
     start = -raw.ctypes.data % _ALIGNED
@@ -95,50 +122,14 @@ def new_like(like: Tensor) -> Tensor:
 
 def stored_digest(file: BinaryIO) -> str:
     """The digest that a file of `packed` carries, which tells two such files apart."""
-    return _read_header(file)[0]["__metadata__"][_DIGEST]
+    length = int.from_bytes(file.read(8), "little")
+    return json.loads(file.read(length))[_RESERVED][_DIGEST]
 
 
 def stored_size(tensors: Mapping[str, Tensor]) -> int:
     """Bytes that a safetensors file of these has, however they lie in memory."""
     copies = {name: _copy(name, tensor) for name, tensor in tensors.items()}
     return len(safetensors.torch.save(copies))
-
-
-def _layout(
-    path: Path, file: FileIO
-) -> tuple[dict[str, str], list[tuple[int, str, Tensor]]]:
-    """The header of a file; and where each tensor begins, its name, room for it."""
-    try:
-        with safetensors.safe_open(path, framework="pt") as checked:
-            # Only looked at: what is mapped into memory would change with the file.
-            room = {name: new_like(checked.get_tensor(name)) for name in checked.keys()}  # noqa: SIM118 - no mapping
-        header, start = _read_header(file)
-        places = [(start + header[n]["data_offsets"][0], n, t) for n, t in room.items()]
-    except Exception as error:
-        raise ArgumentError(
-            f"`{path}` is damaged, or not a file that diffprune wrote: {error}"
-        ) from error
-    return header.get("__metadata__", {}), sorted(places, key=lambda place: place[0])
-
-
-def _read_header(file: BinaryIO | FileIO) -> tuple[dict[str, Any], int]:
-    """The header of a safetensors file, and where the numbers begin."""
-    length = int.from_bytes(file.read(8), "little")
-    return json.loads(file.read(length)), 8 + length
-
-
-def _fill_(tensor: Tensor, file: FileIO, path: Path) -> str:
-    """Read a tensor from where the file is now; return a digest of its bytes."""
-    found, room = xxhash.xxh3_128(), as_bytes(tensor)
-    done = 0
-    while done < len(room):
-        piece = room[done : done + _PIECE]
-        length = file.readinto(piece)
-        if not length:
-            raise ArgumentError(f"`{path}` is damaged: it ends early.")
-        found.update(piece[:length])
-        done += length
-    return found.hexdigest()
 
 
 def _check(
@@ -165,6 +156,11 @@ def _check(
 
 
 def _copy(name: str, tensor: Tensor) -> Tensor:
+    if name == _RESERVED:
+        raise ArgumentError(
+            f"a safetensors file cannot hold a tensor of the name `{_RESERVED}`, which "
+            "is that of its own notes. Rename it."
+        )
     if tensor.layout is not torch.strided or tensor.is_quantized:
         raise ArgumentError(
             f"`{name}` is stored as {tensor.layout}, which a safetensors file cannot "
@@ -173,11 +169,11 @@ def _copy(name: str, tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
 
 
-def _digest(
-    tensors: Mapping[str, Tensor], found: Mapping[str, str], header: Mapping[str, str]
-) -> str:
+def _digest(tensors: Mapping[str, Tensor], header: Mapping[str, str]) -> str:
     """What a file holds; the order in which it holds it is the format's own."""
     plain = sorted((k, v) for k, v in header.items() if k != _DIGEST)
-    return digest(
-        [plain, [[n, *describe(tensors[n], found[n])] for n in sorted(found)]]
-    )
+    return digest([plain, [[n, *_describe(tensors[n])] for n in sorted(tensors)]])
+
+
+def _describe(tensor: Tensor) -> list[str]:
+    return describe(tensor, xxhash.xxh3_128_hexdigest(as_bytes(tensor)))

@@ -25,7 +25,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 
 from diffprune._core.arguments import check
-from diffprune._core.modules import check_has_values
+from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune._graph.lines import without_stack_traces
@@ -273,12 +273,7 @@ def check_plain(model: nn.Module) -> None:
     _check_unscripted(model)
     _check_uncompiled(model)
     check_has_values(model)
-    for name, parameter in model.named_parameters():
-        if parameter.is_inference():
-            raise ArgumentError(
-                f"`{name}` was made within `torch.inference_mode()` and can never be "
-                "changed.\nBuild or load the model outside of it."
-            )
+    check_can_change(model)
 
 
 def _check_whole(model: nn.Module) -> None:

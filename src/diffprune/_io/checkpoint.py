@@ -16,11 +16,12 @@ from torch.optim import Optimizer
 
 from diffprune._core.door import door
 from diffprune._core.files import reading, write_bytes
-from diffprune._core.lending import borrowers, lend_
+from diffprune._core.lending import Lend, borrowers, load_lent_
 from diffprune._core.nested import put_together, take_apart
 from diffprune._core.randomness import random_states, set_random_states
 from diffprune._core.snapshot import all_or_nothing
-from diffprune._core.tensor_files import packed, read_tensors
+from diffprune._core.tensor_files import copied, map_tensors, packed
+from diffprune._io.compatibility import are_alike
 from diffprune._io.optimizer_fit import fitted
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.optimizer_state import check_trains
@@ -106,13 +107,14 @@ def load_checkpoint(
     state = _read(path)
     try:
         _check_model(path, state, pruner)
-        with _whole(state, pruner, optimizer):
+        with _whole(state, pruner, optimizer) as lend_:
             pruner.load_state_dict(state["pruner"], optimizer)
             # Only now: gates that are folded away have left the optimizer.
             like = _parameters(optimizer, state, pruner)
             saved = fitted(optimizer, state["optimizer"], like)
-            lend_(_borrowers(state, pruner).items())
-            pruner.model.load_state_dict(state["model"])
+            lent = _borrowers(state, pruner)
+            lend_(lent)
+            load_lent_(pruner.model, state["model"], lent)
             optimizer.load_state_dict(saved)
             set_random_states(state["random"])
     except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -153,7 +155,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
             "version 2 checkpoints were such files.\nContinue it with the diffprune "
             "that wrote it."
         )
-    tensors, header = read_tensors(Path(path))
+    tensors, header = map_tensors(Path(path))
     if header.get("format") != FORMAT:
         raise ArgumentError(f"`{path}` is not a diffprune checkpoint.")
     if header.get("version") != str(VERSION):
@@ -163,8 +165,7 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
         )
     try:
         trees = json.loads(header["state"])
-        used = set[str]()
-        state = {n: _together(tree, tensors, used) for n, tree in trees.items()}
+        state = {name: _together(tree, tensors, name) for name, tree in trees.items()}
         missing = PARTS - {n for n, part in state.items() if isinstance(part, dict)}
     except Exception as error:
         raise ArgumentError(f"`{path}` is damaged: {error!r}") from error
@@ -175,35 +176,31 @@ def _read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return state
 
 
-def _together(
-    tree: Mapping[str, Any], tensors: Mapping[str, Tensor], used: set[str]
-) -> Any:  # noqa: ANN401 - of any kind
-    """One part; what several tensors share in the file becomes memory of each."""
-    found = list[Tensor]()
-    for name in map(str, tree["tensors"]):
-        found.append(tensors[name].clone() if name in used else tensors[name])
-        used.add(name)
-    return put_together(tree["values"], found)
+def _together(tree: Mapping[str, Any], tensors: Mapping[str, Tensor], part: str) -> Any:  # noqa: ANN401 - of any kind
+    """One part; only what is loaded into the model's own memory is not copied here."""
+    found = [tensors[str(number)] for number in tree["tensors"]]
+    own = found if part == "model" else map(copied, found)
+    return put_together(tree["values"], list(own))
 
 
 def _whole(
     state: Mapping[str, Any], pruner: HasState, optimizer: Optimizer
-) -> AbstractContextManager[None]:
+) -> AbstractContextManager[Lend]:
     """Leave everything as it was if loading fails.
 
     Gates are overwritten in place, and so is everything if units leave or gates are
-    folded away. Otherwise tensors borrow the memory of what was read: of those only
-    the memory that they had has to be remembered.
+    folded away. Otherwise tensors can have the memory of the file until all is well.
     """
     tensors = named_tensors(pruner.model)
-    lent = {} if _changes_shapes(state, pruner) else _borrowers(state, pruner)
+    lent = {} if _changes_units(state, pruner) else _borrowers(state, pruner)
     overwritten = [t for t in tensors.values() if t not in lent]
-    return all_or_nothing(pruner, optimizer, overwritten=overwritten, lent=lent)
+    return all_or_nothing(pruner, optimizer, overwritten=overwritten)
 
 
-def _changes_shapes(state: Mapping[str, Any], pruner: HasState) -> bool:
-    """Whether loading cuts the model, or takes its gates out."""
-    return _shapes(state["model"]) != _shapes(pruner.model.state_dict())
+def _changes_units(state: Mapping[str, Any], pruner: HasState) -> bool:
+    """Whether loading cuts the model, brings units back, or takes its gates out."""
+    is_other = pruner.state_dict()["plan"] != state["pruner"]["plan"]
+    return is_other or _shapes(state["model"]) != _shapes(pruner.model.state_dict())
 
 
 def _shapes(state: Mapping[str, Any]) -> dict[str, list[int]]:
@@ -249,4 +246,11 @@ def _check_model(
             raise ArgumentError(
                 f"`{path}` is of another model: for `{name}` it holds {found}, and "
                 f"{expected} is needed."
+            )
+    for name, tensor in named_tensors(pruner.model).items():
+        read = saved.get(name, tensor)
+        if not are_alike(read.dtype, tensor.dtype):
+            raise ArgumentError(
+                f"`{path}` is of another model: `{name}` is {read.dtype} in it, "
+                f"{tensor.dtype} here."
             )

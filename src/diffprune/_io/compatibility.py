@@ -7,6 +7,7 @@ whatever is larger in the file than in the model belongs to another model.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
@@ -151,11 +152,20 @@ def _check_tensor(
     if not _is_smaller(tuple(tensor.shape), tuple(place.shape)):
         shapes = f"{list(tensor.shape)} in it, {list(place.shape)} here"
         raise _other(saved, model, f"`{name}` is {shapes}")
-    both_floating = tensor.is_floating_point() and place.is_floating_point()
-    if tensor.dtype != place.dtype and not both_floating:
+    if not are_alike(tensor.dtype, place.dtype):
         raise _other(
             saved, model, f"`{name}` is {tensor.dtype} in it, {place.dtype} here"
         )
+
+
+def are_alike(one: torch.dtype, other: torch.dtype) -> bool:
+    """Whether numbers of one type can stand for those of another.
+
+    Examples:
+        >>> are_alike(torch.float16, torch.float32), are_alike(torch.int8, torch.bool)
+        (True, False)
+    """
+    return one == other or (one.is_floating_point and other.is_floating_point)
 
 
 def slots(model: nn.Module) -> dict[str, Tensor | None]:

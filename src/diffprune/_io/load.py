@@ -11,10 +11,11 @@ from torch.optim import Optimizer
 
 from diffprune._core import files, tensor_files
 from diffprune._core.door import door
+from diffprune._core.lending import borrowers
 from diffprune._core.parameter_hooks import hand_on_hooks_
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._graph import check_plain, latent_sizes, narrow_
-from diffprune._io.blueprint import Blueprint
+from diffprune._io.blueprint import Blueprint, is_inside
 from diffprune._io.compatibility import Changes, Saved, changes, slots
 from diffprune._io.saved_optimizer import fitting_state, load_state_, read_state
 from diffprune._surgery.apply import named_tensors
@@ -62,9 +63,12 @@ def load_pruned(
         found = read_state(source / files.OPTIMIZER, beside)
         state = fitting_state(found, optimizer, model, needed.tensors)
     # Folding gates away writes into the weights that they multiply.
-    folded = named_tensors(model).values() if named_gates(model) else ()
-    with all_or_nothing(model, optimizer, overwritten=folded):
-        moved = _change_(model, needed)
+    own, has_gates = named_tensors(model), bool(named_gates(model))
+    folded = own.values() if has_gates else ()
+    lent = {} if has_gates else _borrowers(own, needed)
+    with all_or_nothing(model, optimizer, overwritten=folded) as lend_:
+        lend_(lent)
+        moved = _change_(model, needed, lent)
         if optimizer is not None and state is not None:
             load_state_(optimizer, state, moved)
     return model
@@ -75,7 +79,7 @@ def _read(folder: Path, text: str) -> Saved:
         blueprint = Blueprint.from_json(text)
     except ArgumentError as error:
         raise ArgumentError(f"`{folder / files.BLUEPRINT}`: {error}") from error
-    tensors, _ = tensor_files.read_tensors(folder / files.WEIGHTS, text)
+    tensors, _ = tensor_files.map_tensors(folder / files.WEIGHTS, text)
     for name, first in blueprint.tied.items():
         if first not in tensors:
             raise ArgumentError(
@@ -85,7 +89,15 @@ def _read(folder: Path, text: str) -> Saved:
     return Saved(blueprint, {**tensors, **shared})
 
 
-def _change_(model: nn.Module, changes: Changes) -> dict[Tensor, Tensor]:
+def _borrowers(own: Mapping[str, Tensor], changes: Changes) -> dict[Tensor, Tensor]:
+    """Tensors that stay, and what was read for them."""
+    stay = {n: t for n, t in own.items() if not is_inside(n, changes.modules)}
+    return borrowers(stay, changes.tensors)
+
+
+def _change_(
+    model: nn.Module, changes: Changes, lent: Mapping[Tensor, Tensor]
+) -> dict[Tensor, Tensor]:
     """Change everything; return what took the place of each of the model's tensors."""
     home = next((p.device for p in model.parameters()), torch.device("cpu"))
     fold_gates(model)
@@ -96,19 +108,24 @@ def _change_(model: nn.Module, changes: Changes) -> dict[Tensor, Tensor]:
         if latent_sizes(module).keys() & sizes:
             narrow_(module)
         vars(module).update(sizes)
-    return _replace_tensors_(model, changes.tensors, home)
+    return _replace_tensors_(model, changes.tensors, lent, home)
 
 
 def _replace_tensors_(
-    model: nn.Module, tensors: Mapping[str, Tensor], home: torch.device
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    lent: Mapping[Tensor, Tensor],
+    home: torch.device,
 ) -> dict[Tensor, Tensor]:
-    made, moved = dict[Tensor, Tensor](), dict[Tensor, Tensor]()
+    made = {read: stays for stays, read in lent.items()}
+    moved = dict[Tensor, Tensor]()
     places = slots(model)
     for name, tensor in tensors.items():
         path, _, attribute = name.rpartition(".")
         owner, place = model.get_submodule(path), places[name]
         if tensor not in made:
-            here = tensor.to(home if place is None else place.device)
+            device = home if place is None else place.device
+            here = tensor_files.copied(tensor, device)
             is_parameter = attribute in owner._parameters  # noqa: SLF001 - or a buffer
             made[tensor] = _parameter(here, place) if is_parameter else here
         # Through the module: recurrent layers keep a second list of weights.

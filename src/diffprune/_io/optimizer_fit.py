@@ -5,12 +5,14 @@ written past its end. Everything is therefore checked before anything is touched
 which kernel runs is never a file's to decide.
 """
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
-from torch import Tensor
-from torch.optim import Adafactor, Optimizer
+import torch
+from torch import Tensor, nn
+from torch.optim import LBFGS, Adafactor, Optimizer, SparseAdam
 
 from diffprune.errors import ArgumentError
 
@@ -43,9 +45,13 @@ def fitted(
         _check_same_keys(saved["state"], numbers, like)
         pairs = zip(optimizer.param_groups, saved["param_groups"], strict=True)
         groups = [_with_own_kernel(own, group) for own, group in pairs]
+        if _is_of_torch(optimizer):
+            places = dict(zip(numbers, like, strict=True))
+            for group in groups:
+                _check_tried(optimizer, group, places, saved["state"])
     except ArgumentError:
         raise
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise _damaged(str(error)) from error
     return {"state": saved["state"], "param_groups": groups}
 
@@ -125,6 +131,56 @@ def _check_same_keys(
             )
         if odd := [key for key, is_tensor in keys.items() if is_tensor != others[key]]:
             raise _damaged(f"`{odd[0]}` is a tensor for some, and not for `{name}`")
+
+
+def _is_of_torch(optimizer: Optimizer) -> bool:
+    """Whether another one can be made and stepped, as all of torch's can but two."""
+    is_torch = type(optimizer).__module__.startswith("torch.optim")
+    return is_torch and not isinstance(optimizer, LBFGS | SparseAdam)
+
+
+def _check_tried(
+    optimizer: Optimizer,
+    group: Mapping[str, Any],
+    like: Mapping[int, tuple[str, Tensor]],
+    state: Mapping[int, Mapping[str, Any]],
+) -> None:
+    """Let a new optimizer with these options tell what they are worth.
+
+    It refuses options without meaning: a negative learning rate, or a kernel that does
+    not go with them. After a step it remembers all that a saved one must remember.
+
+    Args:
+        optimizer: What is to continue.
+        group: Options of one of its groups.
+        like: Name and likeness of each parameter, by number.
+        state: What is remembered of each parameter, by number.
+    """
+    known = inspect.signature(type(optimizer)).parameters.keys() - {"params"}
+    options = {key: value for key, value in group.items() if key in known}
+    needed = dict[int, set[str]]()
+    for number in group["params"]:
+        (name, parameter), values = like[number], state.get(number, {})
+        if parameter.ndim not in needed:
+            needed[parameter.ndim] = _remembered(optimizer, options, parameter)
+        found = {k for k, v in values.items() if k in _SCALARS or isinstance(v, Tensor)}
+        if values and (lacking := needed[parameter.ndim] - found):
+            raise _damaged(f"it remembers no tensor `{min(lacking)}` of `{name}`")
+
+
+def _remembered(
+    optimizer: Optimizer, options: Mapping[str, Any], like: Tensor
+) -> set[str]:
+    """What such an optimizer holds as a tensor after a step."""
+    one = torch.zeros((1,) * like.ndim, dtype=like.dtype, device="cpu")
+    parameter = nn.Parameter(one)
+    parameter.grad = one.clone()
+    type(optimizer)([parameter], **options)
+    plain = {key: value for key, value in options.items() if key not in KERNEL}
+    new = type(optimizer)([parameter], **plain)
+    new.step()
+    state = new.state[parameter]
+    return {key for key, value in state.items() if isinstance(value, Tensor)}
 
 
 def _with_own_kernel(

@@ -6,7 +6,7 @@ them again in a fresh one.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -107,7 +107,7 @@ def read_state(path: Path, beside: str) -> OptimizerState:
         raise MissingFileError(
             f"`{path}` does not exist: the model was saved without its optimizer."
         )
-    tensors, header = tensor_files.read_tensors(path, beside)
+    tensors, header = tensor_files.map_tensors(path, beside)
     try:
         state = _read(json.loads(header[HEADER]), tensors)
         state.to_torch()
@@ -122,7 +122,7 @@ def fitting_state(
     model: nn.Module,
     tensors: Mapping[str, Tensor],
 ) -> dict[str, Any]:
-    """What to load, as this optimizer's `load_state_dict` takes it.
+    """What to load, as this optimizer's `load_state_dict` takes it, and keeps it.
 
     Args:
         state: What was read.
@@ -144,7 +144,9 @@ def fitting_state(
             "like the saved one, with the same groups in the same order."
         )
     like = [(name, tensors[name]) for name in chain(*state.parameters)]
-    return fitted(optimizer, state.to_torch(), like)
+    saved = fitted(optimizer, state.to_torch(), like)
+    own = {key: tensor_files.copied(tensor) for key, tensor in state.tensors.items()}
+    return saved | {"state": replace(state, tensors=own).to_torch()["state"]}
 
 
 def load_state_(

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from diffprune._core import files, tensor_files
 from diffprune._core.door import door
-from diffprune._core.lending import borrowers, lend_
-from diffprune._core.modules import check_has_values
+from diffprune._core.lending import borrowers, load_lent_
+from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Int
 from diffprune.errors import ArgumentError, StorageError
@@ -74,8 +74,9 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
         ArgumentError: If the file is damaged, or of another model; nothing has changed.
     """
     check_has_values(model)
+    check_can_change(model)
     try:
-        tensors, header = tensor_files.read_tensors(Path(path))
+        tensors, header = tensor_files.map_tensors(Path(path))
         state = _dense_state(tensors, header, model)
     except StorageError:
         raise
@@ -87,9 +88,12 @@ def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     lent = borrowers(tensors, state)
     overwritten = [tensor for tensor in tensors.values() if tensor not in lent]
-    with all_or_nothing(model, overwritten=overwritten, lent=lent):
-        lend_(lent.items())
-        model.load_state_dict(state)
+    try:
+        with all_or_nothing(model, overwritten=overwritten) as lend_:
+            lend_(lent)
+            load_lent_(model, state, lent)
+    except RuntimeError as error:
+        raise ArgumentError(f"`{path}` cannot be loaded: {error}") from error
     return model
 
 
@@ -141,11 +145,18 @@ def _dense(name: str, tensors: dict[str, Tensor], like: Tensor) -> Tensor:
     indices, values = tensors[INDICES + name], tensors[VALUES + name]
     is_whole = indices.dtype == torch.int32
     fits = is_whole and indices.ndim == 1 and indices.shape == values.shape
-    rises = fits and bool((indices[1:] > indices[:-1]).all())
-    inside = rises and (
-        not len(indices) or (indices[0] >= 0 and indices[-1] < like.numel())
+    places = indices.long()  # a copy: what is checked is what is used
+    inside = (
+        fits
+        and _rises(places)
+        and (not len(places) or (places[0] >= 0 and places[-1] < like.numel()))
     )
     if not (inside and values.dtype == like.dtype):
         raise ArgumentError(f"the indices of `{name}` do not fit {tuple(like.shape)}")
     flat = tensor_files.new_like(like).zero_().view(-1)
-    return flat.index_copy_(0, indices.long(), values).view(like.shape)
+    return flat.scatter_(0, places, values).view(like.shape)
+
+
+def _rises(places: Int[Tensor, " nonzero"]) -> bool:
+    numbers = places.numpy()  # compares ten times as fast as torch
+    return bool((numbers[1:] > numbers[:-1]).all())
