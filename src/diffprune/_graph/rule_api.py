@@ -8,6 +8,7 @@ be cut. The other fields of an `OpRule` say what becomes of zeros and scales.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor, fx
@@ -380,7 +381,7 @@ class Step:
     outputs: tuple[Value, ...]
     node: fx.Node
 
-    @property
+    @cached_property
     def inputs(self) -> tuple[Value, ...]:
         """Tensors among the arguments, lists flattened."""
         return tuple(values_in((self.args, tuple(self.kwargs.values()))))

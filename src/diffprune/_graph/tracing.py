@@ -21,6 +21,7 @@ from torch import Tensor, fx, nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.export.graph_signature import InputKind
 from torch.func import functional_call
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 
@@ -301,6 +302,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
             narrow(model),
             tracked_sizes(model, run) as log,
             without_stack_traces(),
+            _use_lazy_graph_module(should_use=True),  # none of its code is run
             torch.no_grad(),
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)

@@ -146,8 +146,8 @@ def _is_finite(returned: Outputs) -> bool:
 def _judged(runs: Sequence[Trial]) -> tuple[Trial, ...]:
     """The runs, each with what speaks against it."""
     pairs = list(combinations(runs, 2))
-    is_varied = any(_differ(a.inputs, b.inputs) for a, b in pairs)
-    is_deaf = is_varied and not any(_differ(a.returned, b.returned) for a, b in pairs)
+    is_varied = any(differ(a.inputs, b.inputs) for a, b in pairs)
+    is_deaf = is_varied and not any(differ(a.returned, b.returned) for a, b in pairs)
     return tuple(replace(run, doubt=_doubt(run.returned, is_deaf)) for run in runs)
 
 
@@ -162,7 +162,7 @@ def _doubt(returned: Outputs, is_deaf: bool) -> str:  # noqa: FBT001 - private
     return "" if any(t.any() for t in finite) else "all outputs are zero"
 
 
-def _differ(one: object, other: object) -> bool:
+def differ(one: object, other: object) -> bool:
     """Whether some number, finite in both, is another one."""
     pairs = zip(pytree.tree_leaves(one), pytree.tree_leaves(other), strict=False)
     return any(_is_other(a, b) for a, b in pairs)
@@ -174,11 +174,6 @@ def _is_other(a: object, b: object) -> bool:
     if a.shape != b.shape:
         return True
     return bool(((a != b) & a.isfinite() & b.isfinite()).any())
-
-
-def differ(one: Outputs, other: Outputs) -> bool:
-    """Whether two models returned different numbers."""
-    return _differ(one, other)
 
 
 def certificate(findings: Sequence[Finding], doubts: Sequence[str]) -> Certificate:

@@ -31,7 +31,8 @@ def zero_if_all(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
 
 def zero_if_tried(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
     """Zero where all inputs are, if the op maps zeros to zero: it is run on some."""
-    return zero_if_all(zeros, step) if _keeps_zero(step) else {}
+    found = zero_if_all(zeros, step)
+    return found if found and _keeps_zero(step) else {}
 
 
 def zero_if_parts(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
