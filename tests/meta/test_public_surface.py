@@ -7,6 +7,7 @@ the public methods and properties of every public class.
 import importlib
 import inspect
 import pydoc
+from functools import cached_property
 
 import pytest
 
@@ -223,7 +224,7 @@ def test_arguments_are_these(module, name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_methods_are_these(name):
-    kinds = classmethod | property
+    kinds = classmethod | property | cached_property
     found = {
         member
         for kind in pydoc.locate(name).__mro__
