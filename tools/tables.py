@@ -92,12 +92,13 @@ def coverage(root: Path) -> str:
 
 def generated(root: Path) -> str:
     """How removal fared on random networks, from a count that may still go on."""
-    header = ("networks", "exact", "refused", "wrong", "crashed", "groups cut")
+    header = ("networks", "exact", "refused", "wrong", "crashed", "groups cut", "at")
     rows = [
         (
             f"{record['done']:,}",
             *(f"{record['verdicts'].get(name, 0):,}" for name in header[1:5]),
             f"{record['groups']:,}",
+            record["commit"],
         )
         for record in map(_load, sorted((root / "results/generated").glob("*.json")))
     ]
