@@ -1,0 +1,110 @@
+"""The search for strengths: what a trial is, and which factor is tried next."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from diffprune.lab.image_batches import Examples, Split
+from paper import calibration
+from paper.calibration import AIMS, Result, chosen, next_factor, search, trial_recipe
+from paper.recipes import FADED, FADES
+
+
+def trial(factor, share, aim="low"):
+    return Result(
+        aim=aim, factor=factor, widths={"a": 3}, share=share, validation_error=30.0
+    )
+
+
+@pytest.mark.parametrize("aim", AIMS.values(), ids=AIMS)
+def test_a_trial_is_the_first_part_of_its_run(aim):
+    run, part = aim.recipe(0), trial_recipe(aim, 2.0)
+    same = range(part.epochs)
+    assert [part.lr_factor(e) for e in same] == [run.lr_factor(e) for e in same]
+    assert part.epochs == FADED * run.epochs
+    assert part.strength == {name: 2 * s for name, s in aim.papers.items()}
+
+
+@pytest.mark.usefixtures("images")
+def test_strengths_of_a_trial_are_those_of_its_run():
+    recipe = trial_recipe(AIMS["high"], 2.0)
+    task = calibration.trial_task(recipe)
+    strength = task.pruner.keywords["strength"]
+    assert strength(FADES / FADED) == recipe.strength
+    assert set(strength(1.0).values()) == {0.0}
+    half = (FADES + FADED) / 2 / FADED
+    assert strength(half) == pytest.approx(
+        {name: s / 2 for name, s in recipe.strength.items()}
+    )
+
+
+@pytest.mark.usefixtures("images")
+def test_held_out_images_take_the_place_of_the_test():
+    task = calibration.trial_task(trial_recipe(AIMS["low"], 1.0))
+    labels = torch.cat([targets for _, targets in task.test])
+    assert set(labels.tolist()) == {7}
+    assert task.validation is None
+
+
+@pytest.fixture
+def images(monkeypatch):
+    """A few images: of label 1 to learn from, 7 held out, 9 for the test."""
+
+    def few(label):
+        pixels = torch.randint(0, 256, (4, 3, 32, 32), dtype=torch.uint8)
+        return Examples(pixels, torch.full((4,), label))
+
+    data = Split(few(1), few(7), few(9))
+    monkeypatch.setattr(calibration, "load_cifar10", lambda **_: data)
+
+
+@pytest.mark.usefixtures("images")
+def test_a_run_says_what_is_left_and_how_wrong_it_is(monkeypatch):
+    whole = trial_recipe(AIMS["low"], 1.0)
+    short = replace(whole, epochs=1, decay_after=())
+    monkeypatch.setattr(calibration, "trial_recipe", lambda *_: short)
+    found = calibration.run("low", 1.0)
+    assert (found.aim, found.factor, len(found.widths)) == ("low", 1.0, 6)
+    assert 0 < found.share <= 1
+    assert 0 <= found.validation_error <= 100
+
+
+@pytest.mark.parametrize("share", [0.71, 0.42])
+@pytest.mark.parametrize("slope", [0.2, 0.3, 0.4])
+def test_a_smooth_curve_is_soon_met(share, slope):
+    def attempt(_, factor):
+        return trial(factor, 1 / (1 + math.exp(4 * slope * math.log(factor))))
+
+    aim = replace(AIMS["low"], share=share, first=0.6)
+    *_, last = search("low", aim, attempt)
+    assert last.share == pytest.approx(share, abs=calibration.NEAR)
+
+
+def test_the_search_ends_even_if_nothing_changes():
+    tried = [*search("low", AIMS["low"], lambda _, factor: trial(factor, 1.0))]
+    assert len(tried) == calibration.MOST_TRIALS
+    factors = [result.factor for result in tried]
+    assert factors == sorted(set(factors))
+
+
+def test_the_next_factor_goes_on_where_all_are_too_weak_or_too_strong():
+    assert next_factor([trial(1.0, 0.9), trial(2.0, 0.8)], 0.7) > 2.0
+    assert next_factor([trial(1.0, 0.6), trial(2.0, 0.3)], 0.7) < 1.0
+
+
+def test_the_next_factor_is_between_trials_on_both_sides():
+    assert 1.0 < next_factor([trial(1.0, 0.9), trial(2.0, 0.6)], 0.7) < 2.0
+
+
+def test_the_nearest_is_taken_whatever_its_error():
+    found = [trial(1.0, 0.9), replace(trial(2.0, 0.7), validation_error=99.0)]
+    assert chosen(found, "low") is found[1]
+
+
+def test_every_trial_is_shown(lines_of):
+    found = [trial(1.0, 0.9), trial(2.0, 0.7), trial(3.0, 0.5, "high")]
+    lines = [line for line in lines_of(calibration.table(found)) if "30.00" in line]
+    assert ["yes" in line for line in lines] == [False, True, True]
+    assert "70.0%" in lines[1]
