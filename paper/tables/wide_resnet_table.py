@@ -1,5 +1,6 @@
 """Section 4.2 of the paper next to our small runs: from runs to a table."""
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -154,11 +155,14 @@ def _printed(row: Row) -> tuple[str, ...]:
 
 
 def _rows(network: SmallNetwork, runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
-    """Yield the runs of a network, the original first."""
+    """Yield the runs of a network, the original first, and means of several seeds."""
     for name, label in network.labels().items():
-        for run in runs:
-            if run.recipe.name == name:
-                yield _ours(label, run, network.macs)
+        same = [run for run in runs if run.recipe.name == name]
+        for run in same:
+            yield _ours(label, run, network.macs)
+        if len(same) > 1:
+            mean = statistics.mean(run.epochs[-1].test_error for run in same)
+            yield "    mean", "", f"{mean:.2f}"
 
 
 def _ours(label: str, run: Run, whole: int) -> tuple[str, ...]:

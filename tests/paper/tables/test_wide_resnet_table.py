@@ -64,3 +64,15 @@ def test_a_network_without_runs_has_no_section(done, lines_of):
     assert not any("WRN-10-1" in line for line in lines)
     shown = [line for line in lines if "high, budget" in line or "seed 3" in line]
     assert ["seed" in line for line in shown] == [False, True]
+
+
+def test_several_seeds_have_a_mean(done, lines_of):
+    (epoch,) = done.epochs
+    runs = [
+        replace(done, recipe=wide_wrn_high_budget(seed), epochs=(with_error,))
+        for seed, wrong in enumerate((10.0, 13.0))
+        for with_error in [replace(epoch, test_error=wrong)]
+    ]
+    (mean,) = [line for line in lines_of(wide_resnet_table(runs)) if "mean" in line]
+    assert "11.50" in mean
+    assert not any("mean" in line for line in lines_of(wide_resnet_table(runs[:1])))
