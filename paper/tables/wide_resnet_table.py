@@ -10,6 +10,7 @@ from rich.table import Table
 from diffprune.lab import Run
 from diffprune.lab.formatting import architecture, short
 from paper import recipes as r
+from paper.tables.layout import empty_table
 
 Widths = Sequence[Sequence[tuple[int, int]]]
 """By group and block: hidden units, and those of the sum."""
@@ -126,11 +127,8 @@ def wide_macs(widths: Widths, side: int = 32) -> int:
 
 def wide_resnet_table(runs: Sequence[Run]) -> Table:
     """What the paper says, and every small run in the last epoch it has."""
-    title = "Wide ResNets on CIFAR-10: the paper's, and small ones of the same family"
-    table = Table(title=title, title_justify="left", pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for heading in ("units", "error %", "MACs", "share", "epochs"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    title = "Wide ResNets on CIFAR-10: the paper's, and small ones"
+    table = empty_table(title, ("units", "error %", "MACs", "share", "epochs"))
     table.add_row("WRN-28-10")
     for row in ROWS:
         table.add_row(*_printed(row))
