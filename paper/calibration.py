@@ -3,34 +3,38 @@
 `python -m paper calibrate` prints what was tried. The paper says how strengths of the
 three groups compare with each other; what is looked for is one factor on them, for low
 and for high compression. A trial is the first part of the run itself, up to the step
-from which gates are held, so its network is the one that the run will end with. The
-5,000 held-out training images judge it, and no trial sees the images of the test.
+from which gates are held, so its network is the one that the run will end with. It is
+given up when that will be too small, or far too large. The 5,000 held-out training
+images judge it, and no trial sees the images of the test.
 """
 
 import math
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
 from rich.table import Table
 
 from diffprune._core.interleaved import one_thread
-from diffprune.lab import Recipe, Task, read_run, train
+from diffprune.lab import Epoch, Recipe, Task, read_run, train
 from diffprune.lab.formatting import architecture
 from diffprune.lab.image_batches import Split
 from paper import recipes as r
 from paper.data.cifar10 import load_cifar10
-from paper.fading_strengths import fading_task
+from paper.fading_strengths import faded, fading_task
 from paper.tables.wide_resnet_table import WRN_10_2
 
 NEAR: Final = 0.02
 """How far from the paper a share may be."""
+FAR: Final = 0.1
+"""How much above it a share may be when the learning rate falls first."""
 MOST_TRIALS: Final = 4
 _SLOPE: Final = -0.25
-"""How a share is taken to change when a factor grows e-fold, before it is known."""
-_LARGEST_STEP: Final = math.log(4)
+"""How a share is taken to change when a factor grows e-fold, where no trial says it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,16 +67,25 @@ class Result:
     Attributes:
         aim: What it was for.
         factor: On the paper's strengths.
-        widths: Units that are left, gate by gate.
-        share: Of the multiply-adds.
-        validation_error: In percent, on held-out images, when gates are held.
+        shares: Of the multiply-adds, after every epoch until it was given up or ended.
+        widths: Units that were left then, gate by gate.
+        validation_error: In percent, on held-out images, then.
     """
 
     aim: str
     factor: float
-    widths: dict[str, int]
-    share: float
+    shares: Sequence[float]
+    widths: Mapping[str, int]
     validation_error: float
+
+    @property
+    def share(self) -> float:
+        """What was left of the multiply-adds."""
+        return self.shares[-1]
+
+
+class _GivenUpError(Exception):
+    """A trial cannot end near its aim."""
 
 
 def trial_recipe(aim: Aim, factor: float) -> Recipe:
@@ -98,18 +111,34 @@ def trial_task(recipe: Recipe) -> Task:
 
 def run(name: str, factor: float) -> Result:
     """Try one factor."""
-    recipe = trial_recipe(AIMS[name], factor)
+    aim = AIMS[name]
+    recipe = trial_recipe(aim, factor)
+
+    def note(epoch: Epoch) -> None:
+        if is_hopeless(aim, recipe, epoch):
+            raise _GivenUpError
+
     with tempfile.TemporaryDirectory() as out:
-        train(trial_task, recipe, out=out)
-        done = read_run(Path(out))
-    assert done.outcome is not None  # noqa: S101 - `train` has returned
+        with suppress(_GivenUpError):
+            train(trial_task, recipe, out=out, on_epoch=note)
+        epochs = read_run(Path(out)).epochs
     return Result(
         aim=name,
         factor=factor,
-        widths=dict(done.outcome.effective),
-        share=done.outcome.macs / WRN_10_2.macs,
-        validation_error=done.outcome.test_error,
+        shares=[epoch.macs / WRN_10_2.macs for epoch in epochs],
+        widths=dict(epochs[-1].effective),
+        validation_error=epochs[-1].test_error,
     )
+
+
+def is_hopeless(aim: Aim, recipe: Recipe, epoch: Epoch) -> bool:
+    """Whether a trial is too small already, or will be too large.
+
+    Closed units do not come back, and few close once the learning rate has fallen.
+    """
+    share = epoch.macs / WRN_10_2.macs
+    has_fallen = epoch.number >= recipe.decay_after[0]
+    return share < aim.share - NEAR or (has_fallen and share > aim.share + FAR)
 
 
 def search(
@@ -129,33 +158,56 @@ def search(
         yield found[-1]
         if abs(found[-1].share - aim.share) <= NEAR:
             return
-        factor = next_factor(found, aim.share)
+        factor = next_factor(found, aim)
 
 
-def next_factor(found: Sequence[Result], share: float) -> float:
-    """Where a line has the share, to two digits; factors are on a logarithmic scale.
+def next_factor(found: Sequence[Result], aim: Aim) -> float:
+    """What to try next, to two digits.
 
-    The line goes through the nearest trials on both sides. While all are on one side,
-    it has a usual slope.
+    If the last trial has passed the share that is aimed at, a run that is pushed as
+    much in all as this one was until then would end there. Otherwise shares are taken
+    to fall with the logarithm of the factor. What an earlier trial has shown to be too
+    much, or too little, is not tried again.
 
     Args:
         found: Trials so far.
-        share: What is aimed at.
+        aim: What is looked for.
     """
-    weak = max((x for x in found if x.share > share), key=_factor, default=None)
-    strong = min((x for x in found if x.share <= share), key=_factor, default=None)
-    start = weak or strong
-    assert start is not None  # noqa: S101 - one trial at least
-    slope = _SLOPE
-    if weak is not None and strong is not None:
-        slope = (strong.share - weak.share) / math.log(strong.factor / weak.factor)
-    step = (share - start.share) / slope
-    step = min(max(step, -_LARGEST_STEP), _LARGEST_STEP)
-    return float(f"{start.factor * math.exp(step):.2g}")
+    last = found[-1]
+    passed = passing(last, aim)
+    step = math.exp((aim.share - last.share) / _SLOPE) if passed is None else passed
+    factor = last.factor * step
+    least = max((x.factor for x in found if x.share > aim.share), default=0.0)
+    most = min((x.factor for x in found if x.share <= aim.share), default=math.inf)
+    if not least < factor < most:
+        factor = math.sqrt(least * most)
+    return float(f"{factor:.2g}")
 
 
-def _factor(result: Result) -> float:
-    return result.factor
+def passing(trial: Result, aim: Aim) -> float | None:
+    """When a trial passed the share that is aimed at, as a share of its whole push.
+
+    Args:
+        trial: Any.
+        aim: What it was for.
+    """
+    recipe = trial_recipe(aim, trial.factor)
+    pushes = [_push(recipe, epoch) for epoch in range(recipe.epochs)]
+    done = [0.0, *accumulate(pushes)]
+    points = zip(done, [1.0, *trial.shares], strict=False)
+    for (before, above), (after, below) in pairwise(points):
+        if below <= aim.share:
+            part = (above - aim.share) / (above - below)
+            return (before + part * (after - before)) / done[-1]
+    return None
+
+
+def _push(recipe: Recipe, epoch: int) -> float:
+    """How far an epoch moves logits: its learning rate times its part of strengths."""
+    middle = (epoch + 0.5) / recipe.epochs
+    part = faded(1.0, middle, start=r.FADES / r.FADED, end=1.0)
+    assert isinstance(part, float)  # noqa: S101 - as what was given
+    return recipe.lr_factor(epoch) * part
 
 
 def chosen(results: Sequence[Result], name: str) -> Result:
@@ -167,13 +219,14 @@ def chosen(results: Sequence[Result], name: str) -> Result:
 def table(results: Sequence[Result]) -> Table:
     """A row for every trial."""
     shown = Table("aim", "share aimed at")
-    for heading in ("factor", "units", "share", "validation %", "taken"):
+    for heading in ("factor", "epochs", "units", "share", "validation %", "taken"):
         shown.add_column(heading, justify="right")
     for result in results:
         shown.add_row(
             result.aim,
             f"{AIMS[result.aim].share:.0%}",
             f"{result.factor:g}",
+            f"{len(result.shares)}",
             architecture(result.widths),
             f"{result.share:.1%}",
             f"{result.validation_error:.2f}",

@@ -1,6 +1,5 @@
 """The search for strengths: what a trial is, and which factor is tried next."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -8,13 +7,22 @@ import torch
 
 from diffprune.lab.image_batches import Examples, Split
 from paper import calibration
-from paper.calibration import AIMS, Result, chosen, next_factor, search, trial_recipe
+from paper.calibration import (
+    AIMS,
+    Result,
+    chosen,
+    is_hopeless,
+    next_factor,
+    search,
+    trial_recipe,
+)
 from paper.recipes import FADED, FADES
+from paper.tables.wide_resnet_table import WRN_10_2
 
 
-def trial(factor, share, aim="low"):
+def trial(factor, *shares, aim="low"):
     return Result(
-        aim=aim, factor=factor, widths={"a": 3}, share=share, validation_error=30.0
+        aim=aim, factor=factor, widths={"a": 3}, shares=shares, validation_error=30.0
     )
 
 
@@ -63,22 +71,57 @@ def images(monkeypatch):
 @pytest.mark.usefixtures("images")
 def test_a_run_says_what_is_left_and_how_wrong_it_is(monkeypatch):
     whole = trial_recipe(AIMS["low"], 1.0)
-    short = replace(whole, epochs=1, decay_after=())
+    short = replace(whole, epochs=1)
     monkeypatch.setattr(calibration, "trial_recipe", lambda *_: short)
     found = calibration.run("low", 1.0)
     assert (found.aim, found.factor, len(found.widths)) == ("low", 1.0, 6)
+    assert len(found.shares) == 1
     assert 0 < found.share <= 1
     assert 0 <= found.validation_error <= 100
 
 
-@pytest.mark.parametrize("share", [0.71, 0.42])
-@pytest.mark.parametrize("slope", [0.2, 0.3, 0.4])
-def test_a_smooth_curve_is_soon_met(share, slope):
-    def attempt(_, factor):
-        return trial(factor, 1 / (1 + math.exp(4 * slope * math.log(factor))))
+@pytest.mark.parametrize(
+    ("number", "share", "hopeless"),
+    [
+        (1, 1.0, False),
+        (2, 0.68, True),
+        (3, 0.70, False),
+        (5, 0.9, False),
+        (6, 0.9, True),
+        (6, 0.8, False),
+    ],
+)
+def test_a_trial_is_given_up_when_it_cannot_end_well(done, number, share, hopeless):
+    aim = AIMS["low"]
+    macs = round(share * WRN_10_2.macs)
+    epoch = replace(done.epochs[0], number=number, macs=macs)
+    assert is_hopeless(aim, trial_recipe(aim, 1.0), epoch) == hopeless
 
-    aim = replace(AIMS["low"], share=share, first=0.6)
-    *_, last = search("low", aim, attempt)
+
+@pytest.mark.usefixtures("images")
+def test_what_was_given_up_is_a_result_as_well(monkeypatch):
+    monkeypatch.setattr(calibration, "is_hopeless", lambda *_: True)
+    assert len(calibration.run("low", 1.0).shares) == 1
+
+
+@pytest.mark.parametrize("name", AIMS)
+@pytest.mark.parametrize("share", [0.71, 0.42])
+@pytest.mark.parametrize("rate", [0.05, 0.2, 1.0])
+def test_a_smooth_curve_is_soon_met(name, share, rate):
+    """Shares fall with the whole push, until a trial is given up."""
+    aim = replace(AIMS[name], share=share)
+    recipe = trial_recipe(aim, 1.0)
+
+    def attempt(name, factor):
+        pushed, shares = 0.0, []
+        for epoch in range(recipe.epochs):
+            pushed += factor * calibration._push(recipe, epoch)
+            shares.append(1 / (1 + (rate * pushed) ** 2))
+            if shares[-1] < share - calibration.NEAR:
+                break
+        return trial(factor, *shares, aim=name)
+
+    *_, last = search(name, aim, attempt)
     assert last.share == pytest.approx(share, abs=calibration.NEAR)
 
 
@@ -90,12 +133,13 @@ def test_the_search_ends_even_if_nothing_changes():
 
 
 def test_the_next_factor_goes_on_where_all_are_too_weak_or_too_strong():
-    assert next_factor([trial(1.0, 0.9), trial(2.0, 0.8)], 0.7) > 2.0
-    assert next_factor([trial(1.0, 0.6), trial(2.0, 0.3)], 0.7) < 1.0
+    assert next_factor([trial(1.0, 0.9), trial(2.0, 0.8)], AIMS["low"]) > 2.0
+    assert next_factor([trial(2.0, 0.6), trial(1.0, 0.6)], AIMS["low"]) < 1.0
 
 
 def test_the_next_factor_is_between_trials_on_both_sides():
-    assert 1.0 < next_factor([trial(1.0, 0.9), trial(2.0, 0.6)], 0.7) < 2.0
+    assert 1.0 < next_factor([trial(1.0, 0.9), trial(2.0, 0.7)], AIMS["low"]) < 2.0
+    assert 1.0 < next_factor([trial(1.0, 0.72), trial(2.0, 0.1)], AIMS["low"]) < 2.0
 
 
 def test_the_nearest_is_taken_whatever_its_error():
@@ -104,7 +148,7 @@ def test_the_nearest_is_taken_whatever_its_error():
 
 
 def test_every_trial_is_shown(lines_of):
-    found = [trial(1.0, 0.9), trial(2.0, 0.7), trial(3.0, 0.5, "high")]
+    found = [trial(1.0, 0.9), trial(2.0, 0.8, 0.7), trial(3.0, 0.5, aim="high")]
     lines = [line for line in lines_of(calibration.table(found)) if "30.00" in line]
     assert ["yes" in line for line in lines] == [False, True, True]
     assert "70.0%" in lines[1]
