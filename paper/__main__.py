@@ -277,7 +277,7 @@ def ablation(
 @app.command(
     epilog=examples(
         "python -m paper calibrate",
-        "python -m paper calibrate --run  # about twenty minutes",
+        "python -m paper calibrate --run  # ten minutes or so",
     )
 )
 def calibrate(*, run: DoRun = False, data_dir: DataDir = None) -> None:

@@ -2,10 +2,10 @@
 
 `python -m paper calibrate` prints what was tried. The paper says how strengths of the
 three groups compare with each other; what is looked for is one factor on them, for low
-and for high compression. A trial is the first part of the run itself, up to the step
-from which gates are held, so its network is the one that the run will end with. It is
-given up when that will be too small, or far too large. The 5,000 held-out training
-images judge it, and no trial sees the images of the test.
+and for high compression. A trial goes as far as the epoch from which gates are held,
+on a fifth of the images and with strengths that are five times as high: logits are
+pushed as far in all. It is given up when it is too small, or will be far too large.
+Held-out training images judge it, and no trial sees the images of the test.
 """
 
 import math
@@ -17,12 +17,13 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Final
 
+import torch
 from rich.table import Table
 
 from diffprune._core.interleaved import one_thread
 from diffprune.lab import Epoch, Recipe, Task, read_run, train
 from diffprune.lab.formatting import architecture
-from diffprune.lab.image_batches import Split
+from diffprune.lab.image_batches import Examples, Split
 from paper import recipes as r
 from paper.data.cifar10 import load_cifar10
 from paper.fading_strengths import faded, fading_task
@@ -33,6 +34,8 @@ NEAR: Final = 0.02
 FAR: Final = 0.1
 """How much above it a share may be when the learning rate falls first."""
 MOST_TRIALS: Final = 4
+SHORTER: Final = 5
+"""How many times as many steps an epoch of the run has as an epoch of a trial."""
 _SLOPE: Final = -0.25
 """How a share is taken to change when a factor grows e-fold, where no trial says it."""
 
@@ -89,14 +92,14 @@ class _GivenUpError(Exception):
 
 
 def trial_recipe(aim: Aim, factor: float) -> Recipe:
-    """The run up to the step from which gates are held."""
+    """The run up to the epoch from which gates are held; every step pushes harder."""
     whole = aim.recipe(0)
     epochs = round(r.FADED * whole.epochs)
     return replace(
         whole,
         epochs=epochs,
         decay_after=tuple(after for after in whole.decay_after if after < epochs),
-        strength=r.scaled(aim.papers, factor),
+        strength=r.scaled(aim.papers, SHORTER * factor),
     )
 
 
@@ -104,9 +107,13 @@ def trial_task(recipe: Recipe) -> Task:
     """WRN-10-2, judged by held-out images; strengths have faded in the end."""
     data = r.few_and_small(load_cifar10(validation=True))
     assert data.validation is not None  # noqa: S101 - asked for above
-    judged = Split(data.train, None, data.validation)
+    judged = Split(_fewer(data.train), None, _fewer(data.validation))
     task = r.wide_wrn_task(judged, recipe)
     return fading_task(task, recipe, start=r.FADES / r.FADED, end=1.0)
+
+
+def _fewer(examples: Examples) -> Examples:
+    return examples.take(torch.arange(len(examples) // SHORTER))
 
 
 def run(name: str, factor: float) -> Result:
