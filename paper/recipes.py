@@ -27,12 +27,11 @@ from diffprune.lab.training.task import MakeTask, gate_of
 from paper.data.cifar10 import augment, halved, load_cifar10, normalise
 from paper.data.mnist import load_mnist
 from paper.fading_strengths import fading_task
-from paper.models.lenet5 import LeNet5, channels_last
+from paper.models.lenet5 import PLACES, LeNet5, channels_last
 from paper.models.wide_resnet import WideResNet
 
 _KEPT: Final = {"remove_every": 10**9}
 """Nothing is removed before the end."""
-GATES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 LOW: Final = {"group1.*": 1e-5, "group2.*": 1e-5, "group3.*": 5e-5}
 HIGH: Final = {"group1.*": 2e-5, "group2.*": 7e-5, "group3.*": 3e-4}
 """The paper's strengths for WRN-28-10."""
@@ -162,7 +161,7 @@ def table1_sigmoid(seed: int = 0) -> Recipe:
         table1_softmax(seed),
         name="lenet5-sigmoid",
         gate={"u": "sigmoid", "dropout": 0.15},
-        strength=dict(zip(GATES, (1e-5, 1e-5, 2e-5, 2e-5), strict=True)),
+        strength=dict(zip(PLACES, (1e-5, 1e-5, 2e-5, 2e-5), strict=True)),
     )
 
 

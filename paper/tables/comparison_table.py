@@ -11,8 +11,7 @@ from diffprune.lab import Run
 from diffprune.lab.formatting import architecture
 from paper.comparison.method import Method
 from paper.comparison.systems import ALL
-from paper.comparison.training import DENSE
-from paper.models.lenet5 import Widths
+from paper.models.lenet5 import DENSE, Widths
 from paper.published import Published, lenet5_on_mnist
 from paper.records import read_records
 from paper.tables.layout import empty_table

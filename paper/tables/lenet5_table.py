@@ -9,7 +9,7 @@ from rich.table import Table
 
 from diffprune.lab import Epoch, Recipe, Run
 from diffprune.lab.formatting import architecture, short
-from paper.models.lenet5 import Widths
+from paper.models.lenet5 import DENSE, Widths
 from paper.recipes import (
     table1_dense,
     table1_sigmoid,
@@ -31,7 +31,6 @@ class Row:
 
 
 _HEADINGS: Final = ("open gates", "connected", "error %", "MACs", "epochs", "s")
-DENSE: Final = Widths(20, 50, 800, 500)
 TABLE1: Final = (
     Row(
         method="DiffPrune",
