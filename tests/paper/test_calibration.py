@@ -14,6 +14,7 @@ from paper.calibration import (
     is_hopeless,
     next_factor,
     search,
+    share_of,
     trial_recipe,
 )
 from paper.recipes import FADED, FADES
@@ -92,11 +93,23 @@ def test_a_run_says_what_is_left_and_how_wrong_it_is(monkeypatch):
         (6, 0.8, False),
     ],
 )
-def test_a_trial_is_given_up_when_it_cannot_end_well(done, number, share, hopeless):
+def test_a_trial_is_given_up_when_it_cannot_end_well(
+    done, number, share, hopeless, monkeypatch
+):
     aim = AIMS["low"]
-    macs = round(share * WRN_10_2.macs)
-    epoch = replace(done.epochs[0], number=number, macs=macs)
+    monkeypatch.setattr(calibration, "share_of", lambda _: share)
+    epoch = replace(done.epochs[0], number=number)
     assert is_hopeless(aim, trial_recipe(aim, 1.0), epoch) == hopeless
+
+
+def test_a_share_is_that_of_open_units(done):
+    widths = (32, 32, 64, 64, 128, 128)
+    whole, half = (
+        replace(done.epochs[0], raw=dict(enumerate(found)), macs=WRN_10_2.macs)
+        for found in (widths, [n // 2 for n in widths])
+    )
+    assert share_of(whole) == 1
+    assert 0.25 < share_of(half) < 0.35
 
 
 @pytest.mark.usefixtures("images")
