@@ -228,9 +228,14 @@ def _push(recipe: Recipe, epoch: int) -> float:
 
 
 def chosen(results: Sequence[Result], name: str) -> Result:
-    """Which trial of an aim ended nearest to it; errors are not looked at."""
-    mine = (result for result in results if result.aim == name)
-    return min(mine, key=lambda result: abs(result.share - AIMS[name].share))
+    """Which trial of an aim came to its end nearest to it; errors are not looked at.
+
+    Where all were given up, it is the one that had come nearest.
+    """
+    mine = [result for result in results if result.aim == name]
+    whole = trial_recipe(AIMS[name], 1.0).epochs
+    ended = [result for result in mine if len(result.shares) == whole]
+    return min(ended or mine, key=lambda result: abs(result.share - AIMS[name].share))
 
 
 def table(results: Sequence[Result]) -> Table:

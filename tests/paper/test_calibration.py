@@ -17,7 +17,8 @@ from paper.calibration import (
     share_of,
     trial_recipe,
 )
-from paper.recipes import FADED, FADES
+from paper.recipes import FADED, FADES, scaled
+from paper.records import RESULTS, read_figures
 from paper.tables.wide_resnet_table import WRN_10_2
 
 
@@ -159,6 +160,20 @@ def test_the_next_factor_is_between_trials_on_both_sides():
 def test_the_nearest_is_taken_whatever_its_error():
     found = [trial(1.0, 0.9), replace(trial(2.0, 0.7), validation_error=99.0)]
     assert chosen(found, "low") is found[1]
+
+
+def test_a_trial_that_was_given_up_is_not_taken_if_another_was_not():
+    whole = [0.9] * trial_recipe(AIMS["low"], 1.0).epochs
+    found = [trial(1.0, *whole), trial(2.0, 0.71)]
+    assert chosen(found, "low") is found[0]
+
+
+@pytest.mark.parametrize("name", AIMS)
+def test_the_recipes_have_the_factor_that_is_on_record(name):
+    record = read_figures(RESULTS / "wrn/calibration.json", "calibrate")
+    aim = AIMS[name]
+    taken = chosen([Result(**row) for row in record["results"]], name)
+    assert aim.recipe(0).strength == scaled(aim.papers, taken.factor)
 
 
 def test_every_trial_is_shown(lines_of):

@@ -64,6 +64,7 @@ def test_every_command_teaches_by_example(paper, command):
         (["ablation", "fading"], "2-6-38-20"),
         (["ablation", "zeta"], "at least 0"),
         (["ablation", "live_removal"], "removed"),
+        (["calibrate"], "28-27-40-37-2-2"),
         (["steps", "wrn-28-10"], "5,243,328,768"),
         (["steps", "wrn-10-2"], "wrn-10-2-low"),
         (["steps", "wrn-10-1"], "wrn-10-1-low"),
