@@ -28,13 +28,12 @@ from diffprune.lab.formatting import architecture
 from diffprune.lab.image_batches import Batches, Examples, Split
 from diffprune.lab.training.task import MakeTask, is_wrong
 from paper.data.mnist import load_mnist
-from paper.models.lenet5 import LeNet5, MakeGate, Widths, channels_last
+from paper.models.lenet5 import DENSE, LeNet5, MakeGate, Widths, channels_last
 from paper.published import lenet5_on_mnist
-from paper.records import RESULTS, ROOT, copy_record
+from paper.records import RESULTS, ROOT, commit, copy_record
 
 RUNS, RECORDS = ROOT / "runs" / "frontier", RESULTS / "frontier"
 TEMPERATURE, TAUGHT = 4.0, 0.9
-WHOLE_MACS = 2_293_000
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
         batch_size=32,
         lr=1.5e-3,
         decay="cosine",
-        budget={"parameters": asked.params, "macs": asked.macs / WHOLE_MACS},
+        budget={"parameters": asked.params, "macs": asked.macs / DENSE.macs},
         seed=seed,
     )
 
@@ -197,6 +196,7 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
         seed: Seed of all runs but the teacher's.
         untaught: Whether to train it again without the teacher, too.
     """
+    present = commit()
     finish(teacher, teacher_recipe(), RUNS / "teacher")
     closing = recipe(aim, seed)
     folder = f"{aim}-seed{seed}"
@@ -209,7 +209,7 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
         stages[f"{folder}-untaught"] = (again_untaught, how)
     for name, (make_task, how) in stages.items():
         finish(make_task, how, RUNS / name)
-        copy_record(RUNS / name, RECORDS / name)
+        copy_record(RUNS / name, RECORDS / name, present)
 
 
 def validate(aim: str) -> None:

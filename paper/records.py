@@ -9,6 +9,7 @@ were made with.
 import datetime as dt
 import json
 import platform
+import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,23 +19,59 @@ from typing import Any, Final
 
 from diffprune._core.files import write_text
 from diffprune.errors import ArgumentError
-from diffprune.lab import Run, read_run
+from diffprune.lab import Recipe, Run, read_run
+from diffprune.lab.cli.output import say
+from diffprune.lab.cli.run_jobs import Job, run_job
 from diffprune.lab.runs import records as files
 
 ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "paper" / "results"
 
 
-def copy_record(folder: Path, target: Path) -> None:
+def is_on_record(recipe: Recipe, record: Path) -> bool:
+    """Whether a record is of a finished run of this recipe.
+
+    Args:
+        recipe: What is asked for.
+        record: The folder of the record, which need not exist.
+    """
+    if not (record / files.SUMMARY).exists():
+        return False
+    return read_run(record).recipe == recipe
+
+
+def train_and_keep(job: Job, record: Path) -> None:
+    """Train what is not finished; keep a record, even if that is interrupted.
+
+    Args:
+        job: What to train.
+        record: The folder of its record. What another run has left there goes.
+    """
+    is_another = not (job.folder / files.METRICS).exists()
+    present = commit()
+    try:
+        if not (job.folder / files.SUMMARY).exists():
+            say(f"Training in {job.folder}.")
+            run_job(job)
+    finally:
+        if (job.folder / files.METRICS).exists():
+            if is_another:
+                shutil.rmtree(record, ignore_errors=True)
+            copy_record(job.folder, record, present)
+            say(f"Record written to {record}.")
+
+
+def copy_record(folder: Path, target: Path, present: str) -> None:
     """Keep what is worth keeping of a run, finished or not.
 
     Args:
         folder: The run folder.
         target: The folder of its record; files in it are replaced.
+        present: The commit of the code that ran, unless the record has one already.
     """
     run = read_run(folder)
     target.mkdir(parents=True, exist_ok=True)
-    environment = _with_commit(folder, target)
+    environment = _with_commit(folder, target, present)
     write_text(target / files.ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
     for name in (files.RECIPE, files.TASK, files.SUMMARY):
         if (folder / name).exists():
@@ -100,12 +137,12 @@ def commit() -> str:
     return f"{head}-dirty" if changed else head or "unknown"
 
 
-def _with_commit(folder: Path, target: Path) -> dict[str, Any]:
-    """Where a run was made, and at which commit its record was made first."""
+def _with_commit(folder: Path, target: Path, present: str) -> dict[str, Any]:
+    """Where a run was made, and at which commit it began."""
     environment = json.loads((folder / files.ENVIRONMENT).read_text(encoding="utf-8"))
     kept = target / files.ENVIRONMENT
     before = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    return {**environment, "commit": before.get("commit") or commit()}
+    return {**environment, "commit": before.get("commit") or present}
 
 
 def _git(*arguments: str) -> str:

@@ -20,7 +20,7 @@ from benchmarks import closing_plans, narrow_norms, strengths as strength_runs
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
-from paper import frontier as front, step_times
+from paper import calibration, frontier as front, step_times
 from paper.ablations import fading, live_removal, sigma, zeta
 from paper.experiments import EXPERIMENTS
 from paper.records import read_figures, read_records
@@ -225,6 +225,9 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     "wrn-10-1": paper_table("wrn-10-1"),
     "wrn-step": figures_table(
         "wrn/step.json", "steps wrn-28-10", step_times.Timing, step_times.paper_table
+    ),
+    "calibration": figures_table(
+        "wrn/calibration.json", "calibrate", calibration.Result, calibration.table
     ),
     "zeta": figures_table("zeta.json", "ablation zeta", zeta.Result, zeta.table),
     "sigma": figures_table("sigma.json", "ablation sigma", sigma.Result, sigma.table),

@@ -8,15 +8,13 @@ from torch import nn
 
 import diffprune as dp
 from diffprune.lab import Recipe, Task
-from diffprune.lab.cli.output import say
-from diffprune.lab.cli.run_jobs import Job, run_job
+from diffprune.lab.cli.run_jobs import Job
 from diffprune.lab.image_batches import Batches, Split
-from diffprune.lab.runs.records import SUMMARY
 from paper.comparison.method import Method, MethodRun
 from paper.comparison.systems import METHODS
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5, channels_last
-from paper.records import RESULTS, ROOT, copy_record
+from paper.records import RESULTS, ROOT, is_on_record, train_and_keep
 
 RUNS: Final = ROOT / "runs" / "table1"
 RECORDS: Final = RESULTS / "table1"
@@ -81,6 +79,8 @@ def train(names: Sequence[str], *, seeds: int, epochs: int | None) -> None:
         for name in names:
             method = METHODS[name]
             recipe = method.asked(seed, epochs)
+            if is_on_record(recipe, RECORDS / folder_name(recipe)):
+                continue
             if method.starts_dense:
                 _finish(METHODS["dense"].asked(seed, recipe.epochs))
             _finish(recipe)
@@ -88,8 +88,4 @@ def train(names: Sequence[str], *, seeds: int, epochs: int | None) -> None:
 
 def _finish(recipe: Recipe) -> None:
     name = folder_name(recipe)
-    if not (RUNS / name / SUMMARY).exists():
-        say(f"Training in {RUNS / name}.")
-        run_job(Job(task, recipe, RUNS / name))
-    copy_record(RUNS / name, RECORDS / name)
-    say(f"Record written to {RECORDS / name}.")
+    train_and_keep(Job(task, recipe, RUNS / name), RECORDS / name)

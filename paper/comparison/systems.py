@@ -18,7 +18,7 @@ from diffprune.gates import named_gates
 from diffprune.lab import Recipe
 from paper import recipes
 from paper.comparison.method import NUM_IMAGES, Method, Moment, ramp, until
-from paper.comparison.training import PLACES, AtTheEnd, Live
+from paper.comparison.training import AtTheEnd, Live
 from paper.methods import constrained_l0, group_lasso, variational_layers as noisy
 from paper.methods.bayesian_compression import Horseshoe, NormalJeffreys
 from paper.methods.generalized_dropout import Estimator, GeneralizedDropout
@@ -26,7 +26,7 @@ from paper.methods.gradual_magnitude import EVERY, MagnitudeGate, close_smallest
 from paper.methods.hard_concrete import HardConcrete
 from paper.methods.mixture_gates import MixtureGate
 from paper.methods.structured_bayesian_pruning import LogNormalGate
-from paper.models.lenet5 import LeNet5
+from paper.models.lenet5 import PLACES, LeNet5
 
 _PER_IMAGE: Final = 1 / NUM_IMAGES
 _GROUP_SIZES: Final = (25, 500, 500, 10)

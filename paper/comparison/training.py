@@ -19,10 +19,8 @@ from diffprune.lab.training.no_pruning import NoPruning
 from paper.comparison.method import MethodRun
 from paper.methods.gradual_magnitude import MagnitudeGate
 from paper.methods.variational_layers import plain_
-from paper.models.lenet5 import LeNet5, Widths
+from paper.models.lenet5 import DENSE, PLACES, LeNet5, Widths
 
-DENSE: Final = Widths(20, 50, 800, 500)
-PLACES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 _NEVER: Final = 10**9
 _VARIANCES: Final = ("log_var", "log_sigma2")
 """How the names of posterior variances end: they decide what goes, as gates do."""

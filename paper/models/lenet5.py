@@ -5,7 +5,7 @@ A model takes the *maker* of its gates: `LeNet5(partial(Gate, u="softmax"))` is 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 import torch
 from torch import Tensor, nn
@@ -18,10 +18,13 @@ MakeGate = Callable[[int], nn.Module]
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
-_KERNEL = 5 * 5
-_CONV1_PIXELS = 24 * 24
-_CONV2_PIXELS = 8 * 8
-_NUM_CLASSES = 10
+PLACES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
+"""Names of the four gates, in the order of the network."""
+
+_KERNEL: Final = 5 * 5
+_CONV1_PIXELS: Final = 24 * 24
+_CONV2_PIXELS: Final = 8 * 8
+_NUM_CLASSES: Final = 10
 
 
 @final
@@ -69,8 +72,7 @@ class Widths(NamedTuple):
     """Units behind the four places of gates, with the costs that follow from them.
 
     Examples:
-        >>> dense = Widths(20, 50, 800, 500)
-        >>> print(dense, dense.parameters, dense.macs)
+        >>> print(DENSE, DENSE.parameters, DENSE.macs)
         20-50-800-500 431080 2293000
     """
 
@@ -102,3 +104,7 @@ class Widths(NamedTuple):
 
     def __str__(self) -> str:
         return "-".join(map(str, self))
+
+
+DENSE: Final = Widths(20, 50, 800, 500)
+"""The network before anything is removed."""

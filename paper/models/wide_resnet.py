@@ -1,7 +1,7 @@
 """Wide residual networks for 32-pixel images, with the paper's gates; no training.
 
-As in `models`, a network takes the maker of its gates. They multiply the hidden
-activations of every block, and the sum of each block with its shortcut.
+As in `paper.models.lenet5`, a network takes the maker of its gates. They multiply the
+hidden activations of every block, and the sum of each block with its shortcut.
 
 A sum is read by the norm of the next block, and what a norm makes of a closed unit is a
 learned constant: nothing that can be removed. So the gate of a sum follows that norm;

@@ -11,16 +11,14 @@ from diffprune.lab import Run
 from diffprune.lab.formatting import architecture
 from paper.comparison.method import Method
 from paper.comparison.systems import ALL
-from paper.comparison.training import DENSE
-from paper.models.lenet5 import Widths
+from paper.models.lenet5 import DENSE, Widths
 from paper.published import Published, lenet5_on_mnist
 from paper.records import read_records
+from paper.tables.layout import empty_table
 
 _SAME: Final = {"lenet5-softmax": "diffprune", "lenet5-sigmoid": "diffprune-reg"}
 """Runs of 200 epochs that have a table of their own, by the name they have here."""
-_HEADINGS: Final = (
-    "open gates", "connected", "weights", "MACs", "error %", "epochs", "s",
-)  # fmt: skip
+_HEADINGS: Final = ("open gates", "connected", "weights", "MACs", "error %", "s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,14 +103,8 @@ def _result(method: Method, run: Run) -> Result:
 
 def comparison_table(runs: Sequence[Run]) -> Table:
     """Show a section for every system; runs in their last epoch, whatever its error."""
-    table = Table(
-        title="LeNet-5 on MNIST: every system of Table 1, published and run here",
-        title_justify="left", caption_justify="left", pad_edge=False,
-        caption=_caption(),
-    )  # fmt: skip
-    table.add_column("", no_wrap=True)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
+    title = "LeNet-5 on MNIST: every system of Table 1, published and run here"
+    table = empty_table(title, _HEADINGS, _caption())
     for label, found in results(runs).items():
         if not any(result.where == "published" for result in found):
             table.add_row(label)
@@ -125,13 +117,12 @@ def comparison_table(runs: Sequence[Run]) -> Table:
 def _cells(result: Result) -> tuple[str, ...]:
     is_here = result.where == "here"
     return (
-        f"  seed {result.seed}" if is_here else result.system,
+        f"  seed {result.seed}, {result.epochs} epochs" if is_here else result.system,
         result.open_gates if is_here else str(result.widths),
         str(result.widths) if is_here else "",
         f"{result.widths.weights:,}",
         f"{result.widths.macs:,}",
         f"{result.error:.2f}" if is_here else f"{result.error}",
-        f"{result.epochs}" if is_here else "",
         f"{result.seconds:,.0f}" if result.seconds else "",
     )
 

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from diffprune.lab import Epoch, Recipe, Run
 from diffprune.lab.formatting import architecture, short
-from paper.models.lenet5 import Widths
+from paper.models.lenet5 import DENSE, Widths
 from paper.recipes import (
     table1_dense,
     table1_sigmoid,
@@ -17,6 +17,7 @@ from paper.recipes import (
     table1_sigmoid_kept,
     table1_softmax,
 )
+from paper.tables.layout import empty_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ class Row:
     recipe: Callable[[int], Recipe]
 
 
-DENSE: Final = Widths(20, 50, 800, 500)
+_HEADINGS: Final = ("open gates", "connected", "error %", "MACs", "epochs", "s")
 TABLE1: Final = (
     Row(
         method="DiffPrune",
@@ -58,14 +59,8 @@ def lenet5_table(runs: Sequence[Run]) -> Table:
     pairs = list(_pairs(runs))
     caption = ["s: seconds of that epoch on the processor, where they were recorded"]
     caption += [_compared(kept, same) for kept, same in pairs if same is not None]
-    table = Table(
-        title="LeNet-5 on MNIST: the paper's rows, and our last epochs",
-        title_justify="left", caption_justify="left", pad_edge=False,
-        caption="\n".join(caption),
-    )  # fmt: skip
-    table.add_column("", no_wrap=True)
-    for heading in ("open gates", "connected", "error %", "MACs", "epochs", "s"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    title = "LeNet-5 on MNIST: the paper's rows, and our last epochs"
+    table = empty_table(title, _HEADINGS, "\n".join(caption))
     rows = (_ours(_named(runs, row.recipe), row) for row in TABLE1)
     dense, fading = (_named(runs, r) for r in (table1_dense, table1_sigmoid_fading))
     for section in (_dense(dense), *rows, _fading(fading), _kept(pairs)):

@@ -1,5 +1,6 @@
 """Section 4.2 of the paper next to our small runs: from runs to a table."""
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,7 @@ from rich.table import Table
 from diffprune.lab import Run
 from diffprune.lab.formatting import architecture, short
 from paper import recipes as r
+from paper.tables.layout import empty_table
 
 Widths = Sequence[Sequence[tuple[int, int]]]
 """By group and block: hidden units, and those of the sum."""
@@ -68,6 +70,12 @@ class SmallNetwork:
         rows = {"original": self.original, **self.pruned}
         return {make(0).name: label for label, make in rows.items()}
 
+    @property
+    def macs(self) -> int:
+        """Multiply-adds for one image, before anything is pruned."""
+        widths = (self.widen * width for width in (16, 32, 64))
+        return wide_macs([[(width, width)] for width in widths], self.side)
+
 
 WRN_10_2: Final = SmallNetwork(
     name="WRN-10-2",
@@ -92,8 +100,12 @@ NETWORKS: Final = {"wrn-10-2": WRN_10_2, "wrn-10-1": WRN_10_1}
 """By the name that `python -m paper steps` takes."""
 
 
-def wide_macs(widths: Widths) -> int:
+def wide_macs(widths: Widths, side: int = 32) -> int:
     """Multiply-adds for one image, if the widths are exactly these.
+
+    Args:
+        widths: By group and block.
+        side: Pixels of the image.
 
     Examples:
         >>> wide_macs(WHOLE)
@@ -101,12 +113,13 @@ def wide_macs(widths: Widths) -> int:
         >>> round(wide_macs(PRINTED["high"]) / wide_macs(WHOLE), 3)
         0.416
     """
-    total, inputs, side = 32 * 32 * 27 * 16, 16, 32
+    total, inputs = side**2 * 27 * 16, 16
     for number, group in enumerate(widths):
         side //= 1 if number == 0 else 2
         for block, (hidden, outputs) in enumerate(group):
             weights = 9 * hidden * (inputs + outputs)
-            shortcut = inputs * outputs if block == 0 else 0
+            is_plain = number == 0 and inputs == outputs
+            shortcut = inputs * outputs if block == 0 and not is_plain else 0
             total += side**2 * (weights + shortcut)
             inputs = outputs
     return total + 10 * inputs
@@ -114,11 +127,8 @@ def wide_macs(widths: Widths) -> int:
 
 def wide_resnet_table(runs: Sequence[Run]) -> Table:
     """What the paper says, and every small run in the last epoch it has."""
-    title = "Wide ResNets on CIFAR-10: the paper's, and small ones of the same family"
-    table = Table(title=title, title_justify="left", pad_edge=False)
-    table.add_column("", no_wrap=True)
-    for heading in ("units", "error %", "MACs", "share", "epochs"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    title = "Wide ResNets on CIFAR-10: the paper's, and small ones"
+    table = empty_table(title, ("units", "error %", "MACs", "share", "epochs"))
     table.add_row("WRN-28-10")
     for row in ROWS:
         table.add_row(*_printed(row))
@@ -143,16 +153,17 @@ def _printed(row: Row) -> tuple[str, ...]:
 
 
 def _rows(network: SmallNetwork, runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
-    """Yield the runs of a network, the original first."""
-    name = network.original(0).name
-    whole = next((run.epochs[0].macs for run in runs if run.recipe.name == name), None)
+    """Yield the runs of a network, the original first, and means of several seeds."""
     for name, label in network.labels().items():
-        for run in runs:
-            if run.recipe.name == name:
-                yield _ours(label, run, whole)
+        same = [run for run in runs if run.recipe.name == name]
+        for run in same:
+            yield _ours(label, run, network.macs)
+        if len(same) > 1:
+            mean = statistics.mean(run.epochs[-1].test_error for run in same)
+            yield "    mean", "", f"{mean:.2f}"
 
 
-def _ours(label: str, run: Run, whole: int | None) -> tuple[str, ...]:
+def _ours(label: str, run: Run, whole: int) -> tuple[str, ...]:
     last, end = run.epochs[-1], run.outcome
     macs = last.macs if end is None else end.macs
     epochs = f"{last.number}" if end else f"{last.number}/{run.recipe.epochs}"
@@ -161,6 +172,6 @@ def _ours(label: str, run: Run, whole: int | None) -> tuple[str, ...]:
         architecture(last.effective if end is None else end.effective),
         f"{last.test_error:.2f}",
         short(macs),
-        "" if whole is None else f"{macs / whole:.1%}",
+        f"{macs / whole:.1%}",
         epochs,
     )

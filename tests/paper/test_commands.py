@@ -34,7 +34,17 @@ def test_what_cannot_be_found_is_explained(paper, arguments, message):
 
 @pytest.mark.parametrize(
     "command",
-    ["train", "table", "table1", "frontier", "ablation", "steps", "figures", "report"],
+    [
+        "train",
+        "table",
+        "table1",
+        "frontier",
+        "ablation",
+        "calibrate",
+        "steps",
+        "figures",
+        "report",
+    ],
 )
 def test_every_command_teaches_by_example(paper, command):
     done = paper(command, "--help")
@@ -54,6 +64,7 @@ def test_every_command_teaches_by_example(paper, command):
         (["ablation", "fading"], "2-6-38-20"),
         (["ablation", "zeta"], "at least 0"),
         (["ablation", "live_removal"], "removed"),
+        (["calibrate"], "28-27-40-37-2-2"),
         (["steps", "wrn-28-10"], "5,243,328,768"),
         (["steps", "wrn-10-2"], "wrn-10-2-low"),
         (["steps", "wrn-10-1"], "wrn-10-1-low"),
@@ -69,7 +80,7 @@ def test_what_is_on_record_is_printed(paper, arguments, text):
 @pytest.fixture
 def records(run_folder, tmp_path):
     """A record of a finished run, as if it were one of the paper's."""
-    copy_record(run_folder, tmp_path / "records/mine")
+    copy_record(run_folder, tmp_path / "records/mine", "abc")
     return "records"
 
 
@@ -91,8 +102,9 @@ def test_a_table_is_run_where_it_is_asked_to(paper, monkeypatch, toy, recipe, tm
     assert "Record written to kept/lenet5-sigmoid-seed1." in done.stderr
     assert "seed 1" in done.stdout
     assert (tmp_path / "runs/lenet5-sigmoid-seed0/summary.json").exists()
-    again = paper(*asked, "--results", "kept")  # finished runs are not run again
+    again = paper(*asked, "--results", "kept", "--out", "anew")
     assert again.stdout == done.stdout
+    assert not (tmp_path / "anew").exists()  # what is on record is not run again
 
 
 def test_one_row_is_run_and_kept_even_if_it_is_interrupted(

@@ -2,9 +2,9 @@ import re
 
 import pytest
 
+from paper.models.lenet5 import DENSE
 from paper.published import lenet5_on_mnist
 
-DENSE = (20, 50, 800, 500)
 BY_METHOD = {row.method: row for row in lenet5_on_mnist()}
 
 

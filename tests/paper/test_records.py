@@ -5,12 +5,20 @@ import pytest
 
 from diffprune.errors import ArgumentError
 from diffprune.lab import read_run
+from diffprune.lab.cli.run_jobs import Job, run_job
 from paper import records
-from paper.records import copy_record, read_figures, read_records, write_figures
+from paper.records import (
+    copy_record,
+    is_on_record,
+    read_figures,
+    read_records,
+    train_and_keep,
+    write_figures,
+)
 
 
 def test_a_record_is_the_run_without_what_is_heavy(run_folder, tmp_path):
-    copy_record(run_folder, tmp_path / "toy")
+    copy_record(run_folder, tmp_path / "toy", "abc")
     whole, (kept,) = read_run(run_folder), read_records(tmp_path)
     assert kept.outcome == whole.outcome
     assert kept.removals == whole.removals
@@ -18,15 +26,49 @@ def test_a_record_is_the_run_without_what_is_heavy(run_folder, tmp_path):
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
-def test_a_record_names_the_commit_it_was_first_made_at(
-    run_folder, tmp_path, monkeypatch
+def test_a_record_names_the_commit_at_which_its_run_began(
+    toy, recipe, tmp_path, monkeypatch
 ):
-    for said in ("first", "later"):
+    """Other work may be committed while a run goes on, or before it is continued."""
+    present = iter(["first", "while it ran", "later"])
+    monkeypatch.setattr(records, "commit", lambda: next(present))
+    job = Job(toy, replace(recipe, epochs=1), tmp_path / "run")
+
+    def stops(job):
+        run_job(job)
+        records.commit()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(records, "run_job", stops)
+    with pytest.raises(KeyboardInterrupt):
+        train_and_keep(job, tmp_path / "record")
+    train_and_keep(job, tmp_path / "record")
+    assert commit_of(tmp_path / "record") == "first"
+
+
+def test_nothing_stays_of_the_record_of_another_run(toy, recipe, tmp_path, monkeypatch):
+    record = tmp_path / "record"
+    for said in ("first", "second"):
         monkeypatch.setattr(records, "commit", lambda said=said: said)
-        copy_record(run_folder, tmp_path / "toy")
-    environment = json.loads((tmp_path / "toy/environment.json").read_text())
-    assert environment["commit"] == "first"
-    assert environment["threads"] > 0
+        job = Job(toy, replace(recipe, epochs=1), tmp_path / said)
+        train_and_keep(job, record)
+        (record / f"{said}.txt").touch()
+    assert commit_of(record) == "second"
+    assert [path.name for path in record.glob("*.txt")] == ["second.txt"]
+
+
+def test_only_a_finished_run_of_the_same_recipe_is_on_record(run_folder, tmp_path):
+    done = read_run(run_folder).recipe
+    assert not is_on_record(done, tmp_path / "toy")
+    copy_record(run_folder, tmp_path / "toy", "abc")
+    assert is_on_record(done, tmp_path / "toy")
+    assert not is_on_record(replace(done, epochs=7), tmp_path / "toy")
+    (tmp_path / "toy/summary.json").unlink()
+    assert not is_on_record(done, tmp_path / "toy")
+
+
+def commit_of(record):
+    return json.loads((record / "environment.json").read_text())["commit"]
 
 
 def test_without_records_the_message_says_how_to_make_some(tmp_path):

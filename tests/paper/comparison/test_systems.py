@@ -10,8 +10,7 @@ from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Split
 from paper.comparison import run
 from paper.comparison.systems import METHODS
-from paper.comparison.training import DENSE, PLACES
-from paper.models.lenet5 import Widths
+from paper.models.lenet5 import DENSE, PLACES, Widths
 from paper.published import lenet5_on_mnist
 
 QUICK = ("l0", "sparse-vd")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from paper.comparison.systems import ALL, METHODS
-from paper.comparison.training import PLACES
+from paper.models.lenet5 import PLACES
 from paper.recipes import table1_sigmoid
 from paper.tables.comparison_table import comparison_table, results
 

@@ -1,11 +1,16 @@
 from dataclasses import replace
 
 import pytest
+import torch
+from torch import nn
 
-from paper.recipes import small_wrn_dense, small_wrn_high, wide_wrn_high_budget
+from paper.models.wide_resnet import WideResNet
+from paper.recipes import small_wrn_high, wide_wrn_high_budget
 from paper.tables.wide_resnet_table import (
+    NETWORKS,
     PRINTED,
     WHOLE,
+    WRN_10_1,
     wide_macs,
     wide_resnet_table,
 )  # fmt: skip
@@ -25,27 +30,32 @@ def test_the_printed_widths_fit_the_network(widths):
             assert all(0 < w <= m for w, m in zip(block, most, strict=True))
 
 
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+def test_small_networks_cost_what_their_layers_do(network):
+    model = WideResNet(10, network.widen)
+    macs = []
+
+    def count(layer, _, output):
+        pixels = output[0, 0].numel() if output.ndim > 2 else 1
+        macs.append(layer.weight.numel() * pixels)
+
+    for layer in model.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            layer.register_forward_hook(count)
+    model(torch.rand(2, 3, network.side, network.side))
+    assert network.macs == sum(macs)
+
+
 def test_the_table_has_the_paper_above_and_ours_below(done, lines_of):
     (epoch,) = done.epochs
-    whole = replace(epoch, macs=1_000)
-    half = replace(whole, number=2, macs=400, test_error=12.5)
-    dense = replace(done, recipe=small_wrn_dense(), epochs=(whole,), outcome=None)
-    high = replace(done, recipe=small_wrn_high(), epochs=(whole, half), outcome=None)
-    *_, ours = [
-        line for line in lines_of(wide_resnet_table([dense, high])) if "high" in line
+    half = replace(epoch, number=2, macs=WRN_10_1.macs // 2, test_error=12.5)
+    high = replace(done, recipe=small_wrn_high(), epochs=(epoch, half), outcome=None)
+    paper, ours = [
+        line for line in lines_of(wide_resnet_table([high])) if "high" in line
     ]
-    for text in ("12.50", "40.0%", f"2/{high.recipe.epochs}"):
+    for text in ("12.50", "50.0%", f"2/{high.recipe.epochs}"):
         assert text in ours
-    paper, *_ = [
-        line for line in lines_of(wide_resnet_table([dense])) if "high" in line
-    ]
     assert all(text in paper for text in ("4.5", "2.18G", "41.6%"))
-
-
-def test_without_the_original_there_is_no_share(done, lines_of):
-    high = replace(done, recipe=small_wrn_high())
-    *_, ours = [line for line in lines_of(wide_resnet_table([high])) if "high" in line]
-    assert "%" not in ours
 
 
 def test_a_network_without_runs_has_no_section(done, lines_of):
@@ -54,3 +64,15 @@ def test_a_network_without_runs_has_no_section(done, lines_of):
     assert not any("WRN-10-1" in line for line in lines)
     shown = [line for line in lines if "high, budget" in line or "seed 3" in line]
     assert ["seed" in line for line in shown] == [False, True]
+
+
+def test_several_seeds_have_a_mean(done, lines_of):
+    (epoch,) = done.epochs
+    runs = [
+        replace(done, recipe=wide_wrn_high_budget(seed), epochs=(with_error,))
+        for seed, wrong in enumerate((10.0, 13.0))
+        for with_error in [replace(epoch, test_error=wrong)]
+    ]
+    (mean,) = [line for line in lines_of(wide_resnet_table(runs)) if "mean" in line]
+    assert "11.50" in mean
+    assert not any("mean" in line for line in lines_of(wide_resnet_table(runs[:1])))
