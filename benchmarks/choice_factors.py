@@ -51,9 +51,6 @@ WAYS: Final = (
     (WORTH, WORTH, SLICED),
     (EVEN, WORTH, FITTED),
     (EVEN, WORTH, RESCALED),
-    (EVEN, WORTH, SLICED),
-    (EVEN, SIZE, FITTED),
-    (EVEN, SIZE, RESCALED),
     (EVEN, SIZE, SLICED),
 )
 """Widths, order and weights: the first is what `dp.shrink` does."""
@@ -334,10 +331,12 @@ def run(asked: Key) -> Result:
     )
 
 
-def wanted(networks: Sequence[str], seeds: Sequence[int]) -> Iterator[Key]:
-    """All runs, seed by seed, the cheap ones first."""
+def wanted(
+    networks: Sequence[str], seeds: Sequence[int], computes: Sequence[float]
+) -> Iterator[Key]:
+    """All runs, seed by seed."""
     for seed in seeds:
-        for compute in COMPUTES:
+        for compute in computes:
             for network in networks:
                 for way in WAYS:
                     yield network, seed, TARGET, compute, *way
@@ -394,10 +393,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", help="only these networks")
     parser.add_argument("--seed", action="append", type=int, default=[])
+    parser.add_argument("--compute", action="append", type=float, default=[])
     given = parser.parse_args()
+    networks, seeds = given.networks or [*NETWORKS], given.seed or SEEDS
     known = {key(one): one for one in (read() if RECORD.exists() else [])}
     with one_thread():
-        for asked in wanted(given.networks or [*NETWORKS], given.seed or SEEDS):
+        for asked in wanted(networks, seeds, given.compute or COMPUTES):
             if asked not in known:
                 known[asked] = run(asked)
                 print(json.dumps(asdict(known[asked])), flush=True)
