@@ -49,7 +49,6 @@ WAYS: Final = (
     (WORTH, WORTH, FITTED),
     (WORTH, WORTH, RESCALED),
     (WORTH, WORTH, SLICED),
-    (EVEN, WORTH, FITTED),
     (EVEN, WORTH, RESCALED),
     (EVEN, SIZE, SLICED),
 )
@@ -144,7 +143,7 @@ def _halved(examples: Examples) -> Examples:
 
 
 @cache
-def _judges(task: Task) -> Examples:
+def judges(task: Task) -> Examples:
     """Training images that no network learns from."""
     if task.data is not thumbnails:
         return held_out(is_colour=task.data is cifar10)
@@ -315,7 +314,7 @@ def run(asked: Key) -> Result:
     steps = max(0, int((compute * task.examples - charged) / part / BATCH))
     if steps:
         training.train_(small, task, 100 + seed, steps, task.rate)
-    found = training.quality(small, _judges(task))
+    found = training.quality(small, judges(task))
     return Result(
         network=network,
         seed=seed,
