@@ -11,7 +11,7 @@ images that no network learns from.
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ from torch.nn.functional import avg_pool2d, cross_entropy, relu
 
 import diffprune as dp
 from benchmarks.choice import ours, training
-from benchmarks.choice.table import estimate
+from benchmarks.choice.table import COMPUTES as TRAININGS, estimate
 from benchmarks.choice.tasks import BATCH, Data, Task, calibration, cifar10
 from benchmarks.closing_plans import COLOUR, NETWORKS as PLAIN, held_out, make_task
 from diffprune._budget.limits import as_costs, make_limits
@@ -351,40 +351,47 @@ def read(path: Path = RECORD) -> list[Result]:
     return [Result(**{**row, "units": tuple(row["units"])}) for row in rows]
 
 
-def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:
-    """Errors of each way, averaged over networks and seeds that all ways have."""
-    for way in WAYS:
-        cells = list[str]()
-        for compute in COMPUTES:
-            errors = _errors(found, compute)
-            runs = _common(errors)
-            if not runs or way not in errors:
-                cells.append("")
-                continue
-            mean = fmean(errors[way][run] for run in runs)
-            difference = estimate(errors[way][r] - errors[WAYS[0]][r] for r in runs)
-            shown = "" if way == WAYS[0] else f" ({difference})"
-            cells.append(f"{mean:.2f}{shown}")
-        yield *way, *cells
-
-
 Run = tuple[str, int]
 Way = tuple[str, str, str]
 
 
+def networks_of(found: Sequence[Result]) -> list[str]:
+    """The networks that there is something about, in their usual order."""
+    names = {one.network for one in found}
+    return [name for name in NETWORKS if name in names]
+
+
+def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:
+    """Errors by training and way: of each network, and how far from the first way.
+
+    Means are over the seeds that all ways have, differences over networks as well.
+    """
+    for compute in COMPUTES:
+        errors = _errors(found, compute)
+        runs = _common(errors)
+        for way in WAYS if runs else ():
+            cells = list[str]()
+            for name in networks_of(found):
+                some = [errors[way][run] for run in runs if run[0] == name]
+                cells.append(f"{fmean(some):.2f}" if some else "")
+            gap = estimate(errors[way][run] - errors[WAYS[0]][run] for run in runs)
+            sign = "+" if gap.mean > 0 else ""
+            last = "" if way == WAYS[0] else f"{sign}{gap}"
+            yield TRAININGS[compute], *way, *cells, last, str(len(runs))
+
+
 def _errors(found: Sequence[Result], compute: float) -> dict[Way, dict[Run, float]]:
-    errors = dict[Way, dict[Run, float]]()
+    errors = {way: dict[Run, float]() for way in WAYS}
     for one in found:
-        if one.compute == compute:
-            way = one.widths, one.order, one.weights
-            errors.setdefault(way, {})[one.network, one.seed] = one.error
+        way = one.widths, one.order, one.weights
+        if one.compute == compute and way in errors:
+            errors[way][one.network, one.seed] = one.error
     return errors
 
 
-def _common(errors: dict[Way, dict[Run, float]]) -> list[Run]:
+def _common(errors: Mapping[Way, Mapping[Run, float]]) -> list[Run]:
     """The runs that all ways have."""
-    each = [set(runs) for runs in errors.values()]
-    return sorted(set[Run].intersection(*each)) if each else []
+    return sorted(set[Run].intersection(*(set(runs) for runs in errors.values())))
 
 
 def main() -> None:

@@ -111,9 +111,9 @@ def _train(model: nn.Module, task: Task, seed: int, steps: int, way: str) -> nn.
             cut = plan.choose(model, (chosen_at.index(step) + 1) / len(due))
         if cut is not None and way == FADED:
             left = min(one - step for one in due if one >= step)
-            _fade_(model, cut, left / (left + 1))
+            fade_(model, cut, left / (left + 1))
         if cut is not None and step in due:
-            model, optimizer = _removed(model, optimizer, task, cut, way)
+            model, optimizer = removed(model, optimizer, task, cut, way)
             cut = None
         for group in optimizer.param_groups:
             group["lr"] = task.rate * training.schedule(step, steps)
@@ -125,7 +125,7 @@ def _train(model: nn.Module, task: Task, seed: int, steps: int, way: str) -> nn.
 
 
 @dataclass(frozen=True)
-class _Cut:
+class Cut:
     """Units that are to leave.
 
     Attributes:
@@ -148,7 +148,7 @@ class _Plan:
         self._widths = [group.size for group in find_groups(model, self._data[0][0])]
         self._macs = training.macs(model, self._data[0][0][:1])
 
-    def choose(self, model: nn.Module, progress: float) -> _Cut:
+    def choose(self, model: nn.Module, progress: float) -> Cut:
         """By worth and cost, as far as the plan is by now."""
         images = self._data[0][0]
         groups = find_groups(model, images)
@@ -161,7 +161,7 @@ class _Plan:
         widths = allocate(leaving, as_costs(limits), whole=self._widths)
         pairs = zip(leaving, widths, strict=True)
         keep = {group.name: group.keep(width) for group, width in pairs}
-        return _Cut(groups, keep, [inputs for inputs, _ in self._data])
+        return Cut(groups, keep, [inputs for inputs, _ in self._data])
 
 
 def _silent(*_: object) -> None:
@@ -169,7 +169,7 @@ def _silent(*_: object) -> None:
 
 
 @torch.no_grad()
-def _fade_(model: nn.Module, cut: _Cut, factor: float) -> None:
+def fade_(model: nn.Module, cut: Cut, factor: float) -> None:
     """Scale what reads the units that are to leave."""
     tensors = dict(model.named_parameters())
     for group in cut.groups:
@@ -182,8 +182,8 @@ def _fade_(model: nn.Module, cut: _Cut, factor: float) -> None:
                 rows.mul_(each)
 
 
-def _removed(
-    model: nn.Module, optimizer: Optimizer, task: Task, cut: _Cut, way: str
+def removed(
+    model: nn.Module, optimizer: Optimizer, task: Task, cut: Cut, way: str
 ) -> tuple[nn.Module, Optimizer]:
     """The network without these units, and an optimizer that remembers the others."""
     refit = cut.data if way == REFITTED else None
