@@ -5,7 +5,6 @@ from benchmarks import leaving_ways
 from benchmarks.leaving_ways import Result, means
 from diffprune import find_groups
 
-
 ERRORS = {"at once": (5, 7), "faded": (4, 8), "refitted": (5, 6)}
 
 
