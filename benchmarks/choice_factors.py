@@ -1,4 +1,4 @@
-"""What decides how well a cut network trains: six networks that the comparison lacks.
+"""What decides how well a cut network trains: networks that the comparison lacks.
 
 A pretrained network is cut to a part of its multiply-adds and trained on. Widths are
 even, or follow what units are worth; within a layer those units stay that are worth
@@ -159,7 +159,11 @@ _NORMED: Final = (
 _OTHERS: Final = (PLAIN["convolutions, no norm"], PLAIN["perceptron"])
 NETWORKS: Final = {
     task.name: task
-    for task in (*(replace(one, data=thumbnails) for one in _NORMED), *_OTHERS)
+    for task in (
+        *_OTHERS,
+        *(replace(one, data=thumbnails) for one in _NORMED),
+        *(replace(one, name=f"{one.name}, 32 pixels") for one in _NORMED),
+    )
 }
 
 
@@ -195,6 +199,8 @@ class Result:
 
 
 Key = tuple[str, int, float, float, str, str, str]
+Run = tuple[str, int]
+Way = tuple[str, str, str]
 
 
 def key(result: Result) -> Key:
@@ -331,13 +337,16 @@ def run(asked: Key) -> Result:
 
 
 def wanted(
-    networks: Sequence[str], seeds: Sequence[int], computes: Sequence[float]
+    networks: Sequence[str],
+    seeds: Sequence[int],
+    computes: Sequence[float],
+    ways: Sequence[Way],
 ) -> Iterator[Key]:
     """All runs, seed by seed."""
     for seed in seeds:
         for compute in computes:
             for network in networks:
-                for way in WAYS:
+                for way in ways:
                     yield network, seed, TARGET, compute, *way
 
 
@@ -351,10 +360,6 @@ def read(path: Path = RECORD) -> list[Result]:
     return [Result(**{**row, "units": tuple(row["units"])}) for row in rows]
 
 
-Run = tuple[str, int]
-Way = tuple[str, str, str]
-
-
 def networks_of(found: Sequence[Result]) -> list[str]:
     """The networks that there is something about, in their usual order."""
     names = {one.network for one in found}
@@ -364,34 +369,35 @@ def networks_of(found: Sequence[Result]) -> list[str]:
 def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     """Errors by training and way: of each network, and how far from the first way.
 
-    Means are over the seeds that all ways have, differences over networks as well.
+    Means are over seeds; differences are paired, and over networks as well.
     """
     for compute in COMPUTES:
         errors = _errors(found, compute)
-        runs = _common(errors)
-        for way in WAYS if runs else ():
+        for way, runs in errors.items():
             cells = list[str]()
             for name in networks_of(found):
-                some = [errors[way][run] for run in runs if run[0] == name]
+                some = [error for run, error in runs.items() if run[0] == name]
                 cells.append(f"{fmean(some):.2f}" if some else "")
-            gap = estimate(errors[way][run] - errors[WAYS[0]][run] for run in runs)
-            sign = "+" if gap.mean > 0 else ""
-            last = "" if way == WAYS[0] else f"{sign}{gap}"
-            yield TRAININGS[compute], *way, *cells, last, str(len(runs))
+            both = errors[WAYS[0]].keys() & runs.keys()
+            if both:
+                yield TRAININGS[compute], *way, *cells, *_gap(runs, errors[WAYS[0]])
+
+
+def _gap(runs: Mapping[Run, float], first: Mapping[Run, float]) -> tuple[str, str]:
+    """How far errors are from others, and over how many runs."""
+    both = first.keys() & runs.keys()
+    gap = estimate(runs[run] - first[run] for run in both)
+    sign = "+" if gap.mean > 0 else ""
+    return "" if runs is first else f"{sign}{gap}", str(len(both))
 
 
 def _errors(found: Sequence[Result], compute: float) -> dict[Way, dict[Run, float]]:
     errors = {way: dict[Run, float]() for way in WAYS}
     for one in found:
-        way = one.widths, one.order, one.weights
-        if one.compute == compute and way in errors:
+        if one.compute == compute:
+            way = one.widths, one.order, one.weights
             errors[way][one.network, one.seed] = one.error
     return errors
-
-
-def _common(errors: Mapping[Way, Mapping[Run, float]]) -> list[Run]:
-    """The runs that all ways have."""
-    return sorted(set[Run].intersection(*(set(runs) for runs in errors.values())))
 
 
 def main() -> None:
@@ -400,11 +406,13 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", help="only these networks")
     parser.add_argument("--seed", action="append", type=int, default=[])
     parser.add_argument("--compute", action="append", type=float, default=[])
+    parser.add_argument("--way", action="append", type=int, default=[], help="number")
     given = parser.parse_args()
+    ways = [WAYS[number] for number in given.way] or WAYS
     networks, seeds = given.networks or [*NETWORKS], given.seed or SEEDS
     known = {key(one): one for one in (read() if RECORD.exists() else [])}
     with one_thread():
-        for asked in wanted(networks, seeds, given.compute or COMPUTES):
+        for asked in wanted(networks, seeds, given.compute or COMPUTES, ways):
             if asked not in known:
                 known[asked] = run(asked)
                 print(json.dumps(asdict(known[asked])), flush=True)
