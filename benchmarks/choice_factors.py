@@ -54,6 +54,12 @@ WAYS: Final = (
 )
 """Widths, order and weights: the first is what `dp.shrink` does."""
 
+TITLES: Final = tuple(
+    f"{'even widths' if widths == EVEN else 'widths by worth'}, units by {order}, "
+    f"{weights}"
+    for widths, order, weights in WAYS
+)
+
 
 @final
 class _Bottleneck(nn.Module):
@@ -192,7 +198,7 @@ class Result:
     widths: str
     order: str
     weights: str
-    units: tuple[int, ...]
+    units: Sequence[int]
     steps: int
     error: float
     loss: float
@@ -270,7 +276,7 @@ def cut(asked: Key) -> tuple[nn.Module, list[int], float]:
 @torch.no_grad()
 def rescale_(model: nn.Module, reference: nn.Module, images: Tensor) -> None:
     """Bring each filter in front of a batch norm to the norm of another network's."""
-    others = dict(reference.named_modules())
+    others: dict[str, Any] = dict(reference.named_modules())
     for name, conv, norm in _before_norms(model, images):
         old, new = (
             layer.weight.flatten(1).norm(dim=1) for layer in (others[name], conv)
@@ -284,26 +290,16 @@ def rescale_(model: nn.Module, reference: nn.Module, images: Tensor) -> None:
 
 def _before_norms(model: nn.Module, images: Tensor) -> list[tuple[str, Any, Any]]:
     """The convolutions whose outputs go straight into a batch norm, with it."""
-    made, found, hooks = dict[int, Any](), list[tuple[str, Any, Any]](), list[Any]()
+    made, found = dict[int, tuple[str, nn.Module, Tensor]](), list[Any]()
+    names = {module: name for name, module in model.named_modules()}
 
-    def after_conv(name: str, conv: nn.Module, y: Tensor) -> None:
-        made[id(y)] = name, conv, y
-
-    def at_norm(norm: nn.Module, x: Tensor) -> None:
-        if id(x) in made:
-            found.append((*made[id(x)][:2], norm))
-
-    for name, module in model.named_modules():
+    def look(module: nn.Module, args: tuple[Tensor, ...], y: Tensor) -> None:
         if isinstance(module, nn.Conv2d):
-            hooks.append(
-                module.register_forward_hook(
-                    lambda m, _, y, name=name: after_conv(name, m, y)
-                )
-            )
-        if isinstance(module, nn.BatchNorm2d):
-            hooks.append(
-                module.register_forward_pre_hook(lambda m, args: at_norm(m, args[0]))
-            )
+            made[id(y)] = names[module], module, y  # held, so that its id stays its own
+        if isinstance(module, nn.BatchNorm2d) and id(args[0]) in made:
+            found.append((*made[id(args[0])][:2], module))
+
+    hooks = [module.register_forward_hook(look) for module in names]
     model.eval()(images)
     for hook in hooks:
         hook.remove()
@@ -329,7 +325,7 @@ def run(asked: Key) -> Result:
         widths=widths,
         order=order,
         weights=weights,
-        units=tuple(units),
+        units=units,
         steps=steps,
         error=round(found.error, 2),
         loss=round(found.loss, 4),
@@ -357,38 +353,37 @@ def read(path: Path = RECORD) -> list[Result]:
         ArgumentError: If there is no record.
     """
     rows = read_figures(path, COMMAND)["results"]
-    return [Result(**{**row, "units": tuple(row["units"])}) for row in rows]
-
-
-def networks_of(found: Sequence[Result]) -> list[str]:
-    """The networks that there is something about, in their usual order."""
-    names = {one.network for one in found}
-    return [name for name in NETWORKS if name in names]
+    return [Result(**row) for row in rows]
 
 
 def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:
-    """Errors by training and way: of each network, and how far from the first way.
+    """Errors by training, network and way; then how far each way is from the first.
 
     Means are over seeds; differences are paired, and over networks as well.
     """
     for compute in COMPUTES:
         errors = _errors(found, compute)
-        for way, runs in errors.items():
-            cells = list[str]()
-            for name in networks_of(found):
-                some = [error for run, error in runs.items() if run[0] == name]
-                cells.append(f"{fmean(some):.2f}" if some else "")
-            both = errors[WAYS[0]].keys() & runs.keys()
-            if both:
-                yield TRAININGS[compute], *way, *cells, *_gap(runs, errors[WAYS[0]])
+        present = {network for runs in errors.values() for network, _ in runs}
+        for network in (name for name in NETWORKS if name in present):
+            cells = (_mean(errors[way], network) for way in WAYS)
+            yield TRAININGS[compute], network, *cells
+        if present:
+            gaps = (_gap(errors[way], errors[WAYS[0]]) for way in WAYS[1:])
+            yield TRAININGS[compute], "difference", "", *gaps
 
 
-def _gap(runs: Mapping[Run, float], first: Mapping[Run, float]) -> tuple[str, str]:
-    """How far errors are from others, and over how many runs."""
+def _mean(runs: Mapping[Run, float], network: str) -> str:
+    some = [error for (name, _), error in runs.items() if name == network]
+    return f"{fmean(some):.2f}" if some else ""
+
+
+def _gap(runs: Mapping[Run, float], first: Mapping[Run, float]) -> str:
+    """How far errors are from others; in brackets, over how many runs."""
     both = first.keys() & runs.keys()
+    if not both:
+        return ""
     gap = estimate(runs[run] - first[run] for run in both)
-    sign = "+" if gap.mean > 0 else ""
-    return "" if runs is first else f"{sign}{gap}", str(len(both))
+    return f"{'+' if gap.mean > 0 else ''}{gap} ({gap.count})"
 
 
 def _errors(found: Sequence[Result], compute: float) -> dict[Way, dict[Run, float]]:

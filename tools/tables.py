@@ -228,8 +228,7 @@ def factors_table(root: Path) -> str:
         found = choice_factors.read(root / "results" / "choice_factors.json")
     except ArgumentError:
         return _missing(choice_factors.COMMAND)
-    networks = choice_factors.networks_of(found)
-    header = ["training", "widths", "units", "weights", *networks, "difference", "runs"]
+    header = ["training", "network", *choice_factors.TITLES]
     return _table(header, choice_factors.means(found), "")
 
 

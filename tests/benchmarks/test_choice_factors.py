@@ -32,9 +32,9 @@ def test_differences_are_paired_and_over_runs_that_both_ways_have():
         for seed in (0, 1)
     ]
     found.append(result(WAYS[0], "perceptron", 2, 90.0))  # no other way has it
-    first, second, *_ = means(found)
-    assert first == ("1", *WAYS[0], "36.67", "", "3")
-    assert second == ("1", *WAYS[1], "12.00", "+2.00 ± 1.00", "2")
+    errors, gaps = means(found)
+    assert errors[:4] == ("1", "perceptron", "36.67", "12.00")
+    assert gaps[:4] == ("1", "difference", "", "+2.00 ± 1.00 (2)")
 
 
 def test_scaled_filters_compute_the_same_in_front_of_a_norm():
