@@ -123,20 +123,23 @@ class _Perceptron(nn.Module):
         return self.head(self.body(images))
 
 
-def _task(name: str, make: Any, rate: float, **options: Any) -> Task:  # noqa: ANN401
+def make_task(name: str, make: Any, rate: float, **options: Any) -> Task:  # noqa: ANN401
+    """A network with its data and optimizer; its last layer is `head`."""
     return Task(name, name, make, "head", rate=rate, **options)
 
 
 _IMAGES: Final = {"data": cifar10, "is_shifted": True, "epochs": 4}
 _DIGITS: Final = {"data": mnist, "is_shifted": False, "epochs": 6}
-_SGD: Final = {**_IMAGES, "optimizer": tasks.sgd}
+COLOUR: Final = {**_IMAGES, "optimizer": tasks.sgd}
 NETWORKS: Final = {
     task.name: task
     for task in (
-        _task("convolutions, batch norm", _Convolutions, 0.1, **_SGD),
-        _task("residual, norms first", _Residual, 0.1, **_SGD),
-        _task("convolutions, no norm", _Pooling, 2e-3, **_IMAGES, optimizer=tasks.adam),
-        _task("perceptron", _Perceptron, 1e-3, **_DIGITS, optimizer=tasks.adam),
+        make_task("convolutions, batch norm", _Convolutions, 0.1, **COLOUR),
+        make_task("residual, norms first", _Residual, 0.1, **COLOUR),
+        make_task(
+            "convolutions, no norm", _Pooling, 2e-3, **_IMAGES, optimizer=tasks.adam
+        ),
+        make_task("perceptron", _Perceptron, 1e-3, **_DIGITS, optimizer=tasks.adam),
     )
 }
 
@@ -224,7 +227,8 @@ def _pretrained(task: Task, seed: int) -> nn.Module:
 
 
 @cache
-def _held_out(*, is_colour: bool) -> Examples:
+def held_out(*, is_colour: bool) -> Examples:
+    """Training images that no network learns from."""
     data = load_cifar10() if is_colour else load_mnist()
     return tasks.normal(data.train.take(_HELD_OUT))
 
@@ -246,7 +250,7 @@ def run(asked: Key) -> Result:
             model.load_state_dict(whole.state_dict())
         model, spent = _pruned(model, task, seed, steps, plan, start)
     images = task.data().train.images
-    found = training.quality(model, _held_out(is_colour=images.shape[1] == 3))
+    found = training.quality(model, held_out(is_colour=images.shape[1] == 3))
     return Result(
         network=network,
         seed=seed,

@@ -16,7 +16,13 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from benchmarks import closing_plans, narrow_norms, strengths as strength_runs
+from benchmarks import (
+    choice_factors,
+    closing_plans,
+    leaving_ways,
+    narrow_norms,
+    strengths as strength_runs,
+)
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
@@ -217,6 +223,25 @@ def plans_table(root: Path) -> str:
     return _table(header, closing_plans.means(found), "")
 
 
+def factors_table(root: Path) -> str:
+    """Errors of networks whose widths, units and weights were chosen differently."""
+    try:
+        found = choice_factors.read(root / "results" / "choice_factors.json")
+    except ArgumentError:
+        return _missing(choice_factors.COMMAND)
+    header = ["training", "network", *choice_factors.TITLES]
+    return _table(header, choice_factors.means(found), "")
+
+
+def leaving_table(root: Path) -> str:
+    """Errors of networks whose units are dropped, faded, or dropped with a refit."""
+    try:
+        found = leaving_ways.read(root / "results" / "leaving_ways.json")
+    except ArgumentError:
+        return _missing(leaving_ways.COMMAND)
+    return _table(["network", *leaving_ways.WAYS], leaving_ways.means(found), "")
+
+
 TABLES: Final[Mapping[str, MakeTable]] = {
     "demo": demo,
     "lenet5": paper_table("lenet5"),
@@ -243,6 +268,8 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     "budgets": budgets,
     "narrow-norms": norms_table,
     "closing-plans": plans_table,
+    "choice-factors": factors_table,
+    "leaving-ways": leaving_table,
     "choice": choice(choice_table.summary),
     "choice-details": choice(choice_table.details),
     "frontier": frontier,

@@ -16,12 +16,14 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="only print")
     parser.add_argument("--method", action="append", default=[], help="only this one")
     parser.add_argument("--target", action="append", type=float, default=[])
+    parser.add_argument("--compute", action="append", type=float, default=[])
     parser.add_argument("--seed", action="append", type=int, default=[])
     given = parser.parse_args()
     if not given.table:
         from benchmarks.choice.runner import Part, run  # noqa: PLC0415 - needs Torch-Pruning
 
-        run(Part(given.tasks, given.method, given.target, given.seed))
+        part = Part(given.tasks, given.method, given.target, given.seed, given.compute)
+        run(part)
     print(table.markdown([*record.load().values()]))
 
 

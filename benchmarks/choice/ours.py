@@ -90,7 +90,7 @@ def by_magnitude(
     start = time.process_time()
     data = [images for images, _ in calibration(task, seed, FITTING)]
     groups = find_groups(model, data[0])
-    scores = {group.name: _magnitudes(model, group, power) for group in groups}
+    scores = {group.name: magnitudes(model, group, power) for group in groups}
     ranks = torch.cat([*scores.values()]).sort().values
     costs = _mac_costs(model, data[0], target)
 
@@ -113,7 +113,8 @@ def by_magnitude(
     return Cut(small, charged, time.process_time() - start)
 
 
-def _magnitudes(model: nn.Module, group: PruneGroup, power: int) -> Tensor:
+def magnitudes(model: nn.Module, group: PruneGroup, power: int) -> Tensor:
+    """How large the weights of each unit are, as a part of the group's mean."""
     tensors, found = dict(model.named_parameters()), list[Tensor]()
     for place in group.axes:
         if place.tensor in tensors and tensors[place.tensor].ndim > 1:

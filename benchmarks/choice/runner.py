@@ -44,12 +44,14 @@ class Part:
         methods: Names of methods.
         targets: Parts of the multiply-adds.
         seeds: Seeds; if given, others than the usual ones, too.
+        computes: Parts of the pretraining's compute that training takes.
     """
 
     tasks: Collection[str] = ()
     methods: Collection[str] = ()
     targets: Collection[float] = ()
     seeds: Collection[int] = ()
+    computes: Collection[float] = ()
 
     def has(self, asked: Record) -> bool:
         """Whether a cell is in it."""
@@ -57,6 +59,7 @@ class Part:
             (self.methods, asked.method),
             (self.targets, asked.target),
             (self.seeds, asked.seed),
+            (self.computes, asked.compute),
         )
         return all(not some or one in some for some, one in wanted)
 

@@ -1,7 +1,7 @@
 """Records as tables in Markdown; measures nothing."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import mean, stdev
 
@@ -83,7 +83,7 @@ def _summed(records: Sequence[Record], task: str, compute: float, target: float)
         TITLES[task],
         COMPUTES[compute],
         f"{target:g}",
-        str(estimate(_dense(records, task).values())),
+        str(estimate(_of_seeds(_dense(records, task), ours or compared))),
         str(estimate(ours.values())) if ours else "cannot",
         *_against(ours, own),
         *_against(ours, fitted),
@@ -92,6 +92,11 @@ def _summed(records: Sequence[Record], task: str, compute: float, target: float)
         _against(gated, own)[1],
         str(len(gated)) if gated else "",
     )
+
+
+def _of_seeds(errors: Errors, seeds: Collection[int]) -> list[float]:
+    """Those of the seeds that a row is about; all, if none of them is known."""
+    return [e for seed, e in errors.items() if seed in seeds] or [*errors.values()]
 
 
 def _against(ours: Errors, peers: dict[str, Errors]) -> tuple[str, str]:

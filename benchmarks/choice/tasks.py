@@ -124,7 +124,8 @@ def _shifted(images: Tensor, generator: torch.Generator) -> Tensor:
     mirrored = torch.rand(len(images), 1, 1, 1, generator=generator) < 0.5
     images = images.flip(-1).where(mirrored, images)
     top, left = torch.randint(7, (2,), generator=generator).tolist()
-    return pad(images, [3] * 4)[..., top : top + 32, left : left + 32]
+    height, width = images.shape[-2:]
+    return pad(images, [3] * 4)[..., top : top + height, left : left + width]
 
 
 def calibration(task: Task, seed: int, count: int) -> list[tuple[Tensor, Tensor]]:

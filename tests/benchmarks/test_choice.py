@@ -37,6 +37,11 @@ def test_the_best_peer_is_compared_seed_by_seed():
     )
 
 
+def test_the_dense_networks_of_a_row_are_those_of_its_seeds():
+    other = Record(kind="dense", task="lenet5", seed=2, test_error=50.0)
+    assert table.summary([*RECORDS, other]) == table.summary(RECORDS)
+
+
 def test_a_pruner_is_compared_with_the_same_peer():
     row = table.summary([*RECORDS, cell("diffprune, Pruner", 1, 7.5)]).splitlines()[2]
     assert row.endswith("| 7.50 | -0.50 | 1 |")
