@@ -691,7 +691,7 @@ class Pruner(Generic[ModuleT]):
 
     def _all_or_nothing(
         self, optimizers: Sequence[Optimizer], overwritten: Sequence[Tensor] = ()
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[object]:
         """Leave everything as it was if a removal fails, or a callback does.
 
         What closes units writes into the gates; everything else is replaced.
