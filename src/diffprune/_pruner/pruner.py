@@ -425,6 +425,7 @@ class Pruner(Generic[ModuleT]):
             ArgumentError: If an optimizer cannot follow; nothing has changed.
         """
         self._check_running()
+        model = self.model  # asked for now: what is done last may not fail
         with self._removing(optimizers, may_fold=True):
             if not self._gated.is_folded and self._is_finite():
                 if self.controller is not None:
@@ -438,8 +439,8 @@ class Pruner(Generic[ModuleT]):
             self._gated.release_()
             self._is_finished = True
         if self._sharding is not None:
-            self._sharding.end_(self.model, optimizers)
-        return self.model
+            self._sharding.end_(model, optimizers)
+        return model
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Pruner[ModuleT]":
         """Copy model and pruner together."""
