@@ -10,11 +10,9 @@ images that no network learns from.
 """
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, final
 
@@ -29,17 +27,14 @@ from benchmarks.choice.tasks import BATCH, Data, Task, calibration, cifar10
 from benchmarks.closing_plans import COLOUR, NETWORKS as PLAIN, held_out, make_task
 from diffprune._budget.limits import as_costs, make_limits
 from diffprune._choice import Leaving, allocate
-from diffprune._core.interleaved import one_thread
 from diffprune._costs.network import Network
 from diffprune._graph import find_groups
 from diffprune._shrink.shrink import CHOOSING, FITTING, choose_order
 from diffprune.lab.image_batches import Examples
-from paper.records import read_figures
 
-from ._records import RESULTS, write
+from ._records import RESULTS
+from ._run_record import RunRecord
 
-RECORD: Final = RESULTS / "choice_factors.json"
-COMMAND: Final = "python -m benchmarks.choice_factors"
 TARGET: Final = 0.2
 SEEDS: Final = (0, 1)
 COMPUTES: Final = (0.0, 0.25, 1.0)
@@ -346,16 +341,6 @@ def wanted(
                     yield network, seed, TARGET, compute, *way
 
 
-def read(path: Path = RECORD) -> list[Result]:
-    """What is recorded.
-
-    Raises:
-        ArgumentError: If there is no record.
-    """
-    rows = read_figures(path, COMMAND)["results"]
-    return [Result(**row) for row in rows]
-
-
 def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     """Errors by training, network and way; then how far each way is from the first.
 
@@ -395,6 +380,16 @@ def _errors(found: Sequence[Result], compute: float) -> dict[Way, dict[Run, floa
     return errors
 
 
+RUNS: Final = RunRecord(
+    RESULTS / "choice_factors.json",
+    "python -m benchmarks.choice_factors",
+    {"macs": TARGET, "batch": BATCH, "held_out": 10_000},
+    Result,
+    key,
+    run,
+)
+
+
 def main() -> None:
     """Train what is missing, keep the record up to date, print the means."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -405,21 +400,8 @@ def main() -> None:
     given = parser.parse_args()
     ways = [WAYS[number] for number in given.way] or WAYS
     networks, seeds = given.networks or [*NETWORKS], given.seed or SEEDS
-    known = {key(one): one for one in (read() if RECORD.exists() else [])}
-    with one_thread():
-        for asked in wanted(networks, seeds, given.compute or COMPUTES, ways):
-            if asked not in known:
-                known[asked] = run(asked)
-                print(json.dumps(asdict(known[asked])), flush=True)
-                _write([*known.values()])
-    for row in means([*known.values()]):
-        print(" | ".join(row))
-    print(f"Record written to {RECORD}.")
-
-
-def _write(found: Sequence[Result]) -> None:
-    recipe = {"macs": TARGET, "batch": BATCH, "held_out": 10_000}
-    write(RECORD, COMMAND, recipe=recipe, results=[asdict(one) for one in found])
+    asked = wanted(networks, seeds, given.compute or COMPUTES, ways)
+    RUNS.show(means(RUNS.completed(asked)))
 
 
 if __name__ == "__main__":

@@ -8,11 +8,9 @@ record yet, about an hour of one core, and prints the means. Errors are those of
 training images that no network learns from.
 """
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, final
 from unittest.mock import patch
@@ -25,16 +23,13 @@ import diffprune as dp
 from benchmarks.choice import gated, ours, tasks, training
 from benchmarks.choice.tasks import BATCH, Task, cifar10, mnist
 from diffprune._budget import controller
-from diffprune._core.interleaved import one_thread
 from diffprune.lab.image_batches import Examples
 from paper.data.cifar10 import load_cifar10
 from paper.data.mnist import load_mnist
-from paper.records import read_figures
 
-from ._records import RESULTS, write
+from ._records import RESULTS
+from ._run_record import RunRecord
 
-RECORD: Final = RESULTS / "closing_plans.json"
-COMMAND: Final = "python -m benchmarks.closing_plans"
 TARGET: Final = 0.2
 SEEDS: Final = (0, 1)
 FIRST, ROUNDS = 0.1, 8
@@ -277,15 +272,6 @@ def _pruned(
         return gated.prune(model, task, seed, budget, task.rate)
 
 
-def read(path: Path = RECORD) -> list[Result]:
-    """What is recorded.
-
-    Raises:
-        ArgumentError: If there is no record.
-    """
-    return [Result(**row) for row in read_figures(path, COMMAND)["results"]]
-
-
 def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     """Errors of each network by plan; in brackets, what training cost."""
     rows = dict.fromkeys((r.start, r.equal, r.network) for r in found)
@@ -302,23 +288,19 @@ def _cell(runs: Sequence[Result]) -> str:
     return f"{error:.2f} ({compute:.2f})"
 
 
+RUNS: Final = RunRecord(
+    RESULTS / "closing_plans.json",
+    "python -m benchmarks.closing_plans",
+    {"macs": TARGET, "batch": BATCH, "held_out": len(_HELD_OUT)},
+    Result,
+    key,
+    run,
+)
+
+
 def main() -> None:
     """Train what is missing, keep the record up to date, print the means."""
-    known = {key(one): one for one in (read() if RECORD.exists() else [])}
-    with one_thread():
-        for asked in wanted():
-            if asked not in known:
-                known[asked] = run(asked)
-                print(json.dumps(asdict(known[asked])), flush=True)
-                _write([*known.values()])
-    for row in means([*known.values()]):
-        print(" | ".join(row))
-    print(f"Record written to {RECORD}.")
-
-
-def _write(found: Sequence[Result]) -> None:
-    recipe = {"macs": TARGET, "batch": BATCH, "held_out": len(_HELD_OUT)}
-    write(RECORD, COMMAND, recipe=recipe, results=[asdict(one) for one in found])
+    RUNS.show(means(RUNS.completed(wanted())))
 
 
 if __name__ == "__main__":

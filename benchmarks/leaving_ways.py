@@ -10,10 +10,8 @@ network learns from.
 """
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Final, final
 
 import torch
@@ -29,19 +27,16 @@ from benchmarks.choice_factors import NETWORKS, judges
 from diffprune._budget.controller import WINDOW, rounds
 from diffprune._budget.limits import as_costs, make_limits
 from diffprune._choice import allocate
-from diffprune._core.interleaved import one_thread
 from diffprune._costs.network import Network
 from diffprune._graph import Groups, find_groups
 from diffprune._graph.zeros import unit_numbers
 from diffprune._pruner.measuring import CHOOSING, FITTING
 from diffprune._shrink.shrink import choose_order
 from diffprune._surgery.remove import removal
-from paper.records import read_figures
 
-from ._records import RESULTS, write
+from ._records import RESULTS
+from ._run_record import RunRecord
 
-RECORD: Final = RESULTS / "leaving_ways.json"
-COMMAND: Final = "python -m benchmarks.leaving_ways"
 TARGET: Final = 0.2
 SEEDS: Final = (0, 1)
 LENGTH: Final = 2
@@ -81,8 +76,9 @@ def key(result: Result) -> Key:
     return result.network, result.seed, result.way
 
 
-def run(network: str, seed: int, way: str) -> Result:
+def run(asked: Key) -> Result:
     """Train one network while its units leave in one way."""
+    network, seed, way = asked
     task = NETWORKS[network]
     torch.manual_seed(seed)
     model, steps = task.make(), LENGTH * task.steps
@@ -207,15 +203,6 @@ def wanted(networks: Sequence[str], seeds: Sequence[int]) -> Iterator[Key]:
             yield from ((network, seed, way) for way in WAYS)
 
 
-def read(path: Path = RECORD) -> list[Result]:
-    """What is recorded.
-
-    Raises:
-        ArgumentError: If there is no record.
-    """
-    return [Result(**row) for row in read_figures(path, COMMAND)["results"]]
-
-
 def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:
     """Errors of each network, and how far other ways are from dropping units."""
     for network in dict.fromkeys(one.network for one in found):
@@ -234,27 +221,24 @@ def _cell(errors: Mapping[int, float], others: Mapping[int, float]) -> str:
     return f"{mean:.2f} ({estimate(errors[s] - others[s] for s in seeds)})"
 
 
+RUNS: Final = RunRecord(
+    RESULTS / "leaving_ways.json",
+    "python -m benchmarks.leaving_ways",
+    {"macs": TARGET, "batch": BATCH, "faded_over": WINDOW, "held_out": 10_000},
+    Result,
+    key,
+    run,
+)
+
+
 def main() -> None:
     """Train what is missing, keep the record up to date, print the means."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", help="only these networks")
     parser.add_argument("--seed", action="append", type=int, default=[])
     given = parser.parse_args()
-    known = {key(one): one for one in (read() if RECORD.exists() else [])}
-    with one_thread():
-        for asked in wanted(given.networks or [*NETWORKS], given.seed or SEEDS):
-            if asked not in known:
-                known[asked] = run(*asked)
-                print(json.dumps(asdict(known[asked])), flush=True)
-                _write([*known.values()])
-    for row in means([*known.values()]):
-        print(" | ".join(row))
-    print(f"Record written to {RECORD}.")
-
-
-def _write(found: Sequence[Result]) -> None:
-    recipe = {"macs": TARGET, "batch": BATCH, "faded_over": WINDOW, "held_out": 10_000}
-    write(RECORD, COMMAND, recipe=recipe, results=[asdict(one) for one in found])
+    asked = wanted(given.networks or [*NETWORKS], given.seed or SEEDS)
+    RUNS.show(means(RUNS.completed(asked)))
 
 
 if __name__ == "__main__":

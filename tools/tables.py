@@ -217,18 +217,18 @@ def plans_table(root: Path) -> str:
     """Errors of networks whose units leave sooner or later."""
     header = ["start", "equal", "network", *closing_plans.PLANS, closing_plans.NARROW]
     try:
-        found = closing_plans.read(root / "results" / "closing_plans.json")
+        found = closing_plans.RUNS.read(root / "results" / "closing_plans.json")
     except ArgumentError:
-        return _missing(closing_plans.COMMAND)
+        return _missing(closing_plans.RUNS.command)
     return _table(header, closing_plans.means(found), "")
 
 
 def factors_table(root: Path) -> str:
     """Errors of networks whose widths, units and weights were chosen differently."""
     try:
-        found = choice_factors.read(root / "results" / "choice_factors.json")
+        found = choice_factors.RUNS.read(root / "results" / "choice_factors.json")
     except ArgumentError:
-        return _missing(choice_factors.COMMAND)
+        return _missing(choice_factors.RUNS.command)
     header = ["training", "network", *choice_factors.TITLES]
     return _table(header, choice_factors.means(found), "")
 
@@ -236,9 +236,9 @@ def factors_table(root: Path) -> str:
 def leaving_table(root: Path) -> str:
     """Errors of networks whose units are dropped, faded, or dropped with a refit."""
     try:
-        found = leaving_ways.read(root / "results" / "leaving_ways.json")
+        found = leaving_ways.RUNS.read(root / "results" / "leaving_ways.json")
     except ArgumentError:
-        return _missing(leaving_ways.COMMAND)
+        return _missing(leaving_ways.RUNS.command)
     return _table(["network", *leaving_ways.WAYS], leaving_ways.means(found), "")
 
 
