@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -72,9 +74,52 @@ def test_scripted_models_are_refused_by_name(whole):
 def test_a_copy_has_the_hooks_of_the_original_and_its_own_places_for_more():
     model, called = nn.Sequential(nn.Linear(2, 3), nn.ReLU()), []
     model[0].register_forward_hook(lambda *_: called.append("old"))
-    copy = copied(model)
-    copy[1].register_forward_hook(lambda *_: called.append("new"))
+    other = copied(model)
+    other[1].register_forward_hook(lambda *_: called.append("new"))
     model(torch.ones(1, 2))
     assert called == ["old"]
-    copy(torch.ones(1, 2))
+    other(torch.ones(1, 2))
     assert called == ["old", "old", "new"]
+
+
+class OwnState(nn.Linear):
+    """Says itself what its state is."""
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "is_copied": True}
+
+
+class Parent(nn.Module):
+    """Its child knows it; both hold the same list."""
+
+    def __init__(self):
+        super().__init__()
+        self.child, self.names = OwnState(2, 3), ["a"]
+        self.child.names = self.names
+        self.child.parents = [self]
+        self.tied = nn.Linear(2, 3)
+        self.tied.weight = self.child.weight
+
+
+def test_a_copy_is_what_deepcopy_makes():
+    model = Parent().eval()
+    model.tied.weight.requires_grad_(False)  # noqa: FBT003 - torch's own
+    found = copied(model)
+    assert found.child.parents == [found]
+    assert found.child.is_copied
+    assert found.child.names is found.names
+    assert found.names == ["a"]
+    assert found.names is not model.names
+    assert found.tied.weight is found.child.weight
+    assert found.tied.weight is not model.tied.weight
+    assert torch.equal(found.tied.weight, model.tied.weight)
+    assert not found.tied.weight.requires_grad
+    assert not found.tied.training
+    assert vars(found).keys() == vars(copy.deepcopy(model)).keys()
+
+
+def test_what_torch_compiled_for_a_module_is_not_copied():
+    model = nn.Sequential(nn.Linear(2, 3))
+    model[0].compile(backend="eager")
+    assert "_compiled_call_impl" in vars(model[0])
+    assert "_compiled_call_impl" not in vars(copied(model)[0])
