@@ -170,6 +170,29 @@ def test_a_state_of_other_budgets_is_refused(network, gates):
         other.load_state_dict(state)
 
 
+DAMAGES = {
+    "no stage": {"stage": None},
+    "a stage too many": {"stage": 1},
+    "another phase": {"phase": "sleeping"},
+    "text for steps": {"start": "3"},
+    "no costs": {"begin": None},
+    "text for a cost": {"begin": ["much"]},
+    "text for units": {"target": {"0": "all"}},
+    "too few factors": {"factors": []},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_state_is_refused_and_changes_nothing(network, gates, damage):
+    controller = make([Budget(macs=0.2, steps=100)], network, gates)
+    for _ in follow(controller, gates, 20):
+        pass
+    before = controller.state_dict()
+    with pytest.raises(ArgumentError, match="damaged"):
+        controller.load_state_dict(before | damage)
+    assert controller.state_dict() == before
+
+
 def test_the_report_says_what_was_asked_and_what_is_used(network, gates):
     controller = make([Budget(macs=0.5, parameters=2000, steps=100)], network, gates)
     assert controller.report() == [

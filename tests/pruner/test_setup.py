@@ -292,3 +292,11 @@ def test_numbers_that_are_not_finite_remove_nothing():
     with pytest.warns(UserWarning, match="nothing is removed"):
         pruner.step(optimizer)
     assert pruner.shape().units == before
+
+
+@pytest.mark.parametrize("damage", [[], 3, {}, {"budgets": None}])
+def test_a_state_whose_budget_is_damaged_is_refused(damage):
+    pruner, optimizer = begin(dp.Budget(macs=0.5, steps=STEPS))
+    state = pruner.state_dict() | {"budget": damage}
+    with pytest.raises(ArgumentError, match=r"state of a budget|on its way to None"):
+        pruner.load_state_dict(state, optimizer)

@@ -23,6 +23,7 @@ from diffprune._budget.limits import (
     make_limits,
 )
 from diffprune._budget.selection import Masks, Orders, UnitSelection
+from diffprune._core.arguments import check, count
 from diffprune._core.types import Float
 from diffprune._costs.network import Network
 from diffprune.errors import ArgumentError
@@ -236,17 +237,33 @@ class Controller:
         """Continue from there; thresholds are the gates' own to load.
 
         Raises:
-            ArgumentError: If the state is that of other budgets.
+            ArgumentError: If the state is damaged, or that of other budgets.
         """
         self.check_state(state)
-        self.stage, self.phase = state["stage"], state["phase"]
-        self._start, self._done = state["start"], state["done"]
-        self._begin, target = list(state["begin"]), state["target"]
-        self._target = target and {n: torch.tensor(u) for n, u in target.items()}
-        self._limits[self.stage] = tuple(
-            replace(limit, factor=factor)
-            for limit, factor in zip(self.limits, state["factors"], strict=True)
+        try:
+            self._load_(state)
+        except (
+            AttributeError, LookupError, RuntimeError, TypeError, ValueError
+        ) as error:  # fmt: skip
+            raise ArgumentError(
+                f"this state of a budget is damaged: {error}\n"
+                "Load what `state_dict` of a pruner with the same arguments returned."
+            ) from error
+
+    def _load_(self, state: Mapping[str, Any]) -> None:
+        stage = count("stage", state["stage"], least=0)
+        phase = state["phase"]
+        check("phase", Phase, phase)
+        start = count("start", state["start"], least=0)
+        done = count("done", state["done"], least=0)
+        begin, target = [float(cost) for cost in state["begin"]], state["target"]
+        units = target and {n: torch.tensor(u).bool() for n, u in target.items()}
+        limits = tuple(
+            replace(limit, factor=float(factor))
+            for limit, factor in zip(self._limits[stage], state["factors"], strict=True)
         )
+        self.stage, self.phase, self._start, self._done = stage, phase, start, done
+        self._begin, self._target, self._limits[stage] = begin, units, limits
 
     def check_state(self, state: Mapping[str, Any]) -> None:
         """Refuse a state that is on its way to something else.
@@ -254,11 +271,13 @@ class Controller:
         Raises:
             ArgumentError: If the state is that of other budgets.
         """
+        check("the state of a budget", Mapping[str, Any], state)
+        found = state.get("budgets")
         asked = [budget.to_dict() for budget in self.budgets]
-        if state["budgets"] != asked:
+        if found != asked:
             raise ArgumentError(
-                f"this state is on its way to {state['budgets']}, and this pruner was "
-                f"asked for {asked}."
+                f"this state is on its way to {found}, and this pruner was asked for "
+                f"{asked}."
             )
 
     def used(self) -> dict[str, float]:

@@ -323,17 +323,17 @@ def check_patterns(option: str, patterns: object, names: Sequence[str]) -> None:
             )
 
 
-def check_same_budget(state: object, controller: Controller | None) -> None:
+def check_same_budget(state: Any, controller: Controller | None) -> None:  # noqa: ANN401 - it may be damaged
     """Refuse the state of a run with a budget for one without, and the reverse.
 
     Raises:
         ArgumentError: If only one of them has a budget, or they have different ones.
     """
-    if isinstance(state, dict) and controller is not None:
-        controller.check_state(state)
     if (state is None) != (controller is None):
         has, lacks = ("pruner", "state") if state is None else ("state", "pruner")
         raise ArgumentError(
             f"this {has} has a budget and the {lacks} has none.\n"
             "Load a state into a pruner made with the same arguments."
         )
+    if controller is not None:
+        controller.check_state(state)
