@@ -1,8 +1,9 @@
-"""Removals as data, for people with a criterion of their own: plans, masks, proofs.
+"""Removals as data, for a criterion of your own: plans, masks and certificates.
 
-The classes are what other functions return: `find_groups` gives `Groups` of
-`PruneGroup`s, `removal` a `Removal`; `Pruner(on_removal=...)` is called with a
-`RemovalRecord`, and `shrink(report=...)` with a `ShrinkReport`.
+The classes are what other functions return: `find_groups` returns `Groups` of
+`PruneGroup`s, and `removal` returns a `Removal`. The function that you pass as
+`Pruner(on_removal=...)` is called with a `RemovalRecord`, and that of
+`shrink(report=...)` with a `ShrinkReport`.
 """
 
 from diffprune._graph import FrozenAxis, Groups, PruneGroup, TensorAxis

@@ -13,18 +13,20 @@ from diffprune.errors import ArgumentError
 class Budget:
     """How much a model may cost once it is trained, and how long training takes.
 
-    A number up to 1 is a fraction of the whole model, a larger one is absolute, and so
-    is text with a unit: `latency="5 ms"`, `size="200 kB"`, `macs="1.5 M"`.
+    A number up to 1 is a fraction of the whole model. A larger number is an absolute
+    amount, and so is text with a unit: `latency="5 ms"`, `size="200 kB"`,
+    `macs="1.5 M"`.
 
     Attributes:
         macs: Multiply-adds for one example.
-        parameters: Parameters.
+        parameters: The number of parameters.
         memory: Bytes of the activations of a forward pass, for one example.
         size: Bytes of the model as a file.
         latency: Seconds of one forward pass of the example inputs as they are, measured
             on the device the model is on.
-        steps: Optimizer steps of the whole training; a `Pruner` needs it. Units leave
-            during the first three tenths, the rest lets the model recover.
+        steps: Optimizer steps of the whole training; a `Pruner` needs this number.
+            Units leave during the first three tenths of the steps. During the rest the
+            model recovers.
         pretrained: Whether the model is trained already. Then units leave as soon as a
             few steps have shown what they are worth, the layers that read them are
             refitted, and all other steps are for the small model.
@@ -56,7 +58,7 @@ class Budget:
             absolute(amount, 1.0, name)
 
     def asked(self) -> dict[str, Amount]:
-        """What is limited, as it was written."""
+        """The limits, by name, as they were given."""
         values = {name: getattr(self, name) for name in UNITS}
         return {name: value for name, value in values.items() if value is not None}
 
@@ -65,10 +67,10 @@ class Budget:
         return {**self.asked(), "steps": self.steps, "pretrained": self.pretrained}
 
     def needed_steps(self) -> int:
-        """The number of steps, where one is needed.
+        """The number of steps, which a pruner has to know.
 
         Raises:
-            ArgumentError: If it was not given.
+            ArgumentError: If the budget was made without it.
         """
         if self.steps is None:
             asked = ", ".join(f"{name}={one!r}" for name, one in self.asked().items())

@@ -41,17 +41,17 @@ def find_groups(
             are, or of groups whose names have a colon (`"*:head_dim"`).
         heads: Whether attention loses `"whole"` heads, units of the `"head_dim"` of
             every head, or `"both"`.
-        rules: Rules for ops that have none, or other ones.
+        rules: Rules for ops that have none, or that replace rules of the library.
         tie: Sets of groups, each a list of names or patterns (`["layers.*.fc1"]`): all
-            groups of a set become one, so that they keep as many units as each other.
-        norms: What to do about a width that a LayerNorm or the like normalises over, as
-            it does over the stream of a transformer. Removing a unit from it changes
-            what the norm makes of all others, so it is left whole (`"exact"`). With
-            `"narrow"` it can be cut: norms take their statistics over what is left, and
-            a refit or training has to make up for it.
+            groups of a set become one, so that they keep the same units.
+        norms: What to do about a width that a LayerNorm or the like normalises over,
+            such as the stream of a transformer. If one of its units is removed, the
+            norm returns other values for all others, so the width is left whole
+            (`"exact"`). With `"narrow"` it can be cut: norms take their statistics over
+            the units that are left, and a refit or training has to make up for it.
 
     Raises:
-        ArgumentError: If the model or an argument cannot be what is meant.
+        ArgumentError: If the model or an argument is not valid.
         UnknownNameError: If a pattern matches no layer or no group.
         TraceError: If the control flow of the model depends on values.
 

@@ -64,15 +64,15 @@ def save_checkpoint(
     """Write everything a run needs to continue, in one file, all or nothing.
 
     Args:
-        path: Replaced only once the new file is complete.
+        path: The file. An earlier one is replaced only once the new one is complete.
         pruner: The pruner, with its model.
         optimizer: The optimizer.
-        extra: More state dicts and numbers: a scheduler's, the epoch.
+        extra: More state dicts and numbers, such as that of a scheduler, or the epoch.
 
     Raises:
         ArgumentError: If something cannot be loaded again without running code: only
             tensors, numbers, text, and dicts, lists, tuples and sets of them can.
-        StorageError: If the disk refuses; the earlier file is as it was.
+        StorageError: If the file cannot be written; the earlier one is as it was.
     """
     check_trains(optimizer, pruner.model)
     parts = {

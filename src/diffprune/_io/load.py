@@ -37,10 +37,11 @@ def load_pruned(
 
     Args:
         model: Built with the arguments of the saved one before it was pruned. It keeps
-            its device; the numbers have the types they were saved with. Gates in it
-            give way to what became of them.
-        folder: What `save_pruned` wrote, from anywhere: a file is data, never code.
-        optimizer: One made like the saved one, for this model; it follows the new
+            its device; its tensors get the types that they were saved with. Gates in it
+            are replaced by the modules that took their places in the saved model.
+        folder: What `save_pruned` wrote. It may come from anybody, because the files
+            hold data and no code.
+        optimizer: An optimizer for this model, made like the saved one. It gets the new
             parameters and continues where the saved one was.
 
     Returns:

@@ -36,9 +36,10 @@ def save_pruned(
 
     Args:
         model: Without gates: what `Pruner.finalize`, `remove` or `compact` returned.
-        folder: Made if need be; a model in it is replaced.
-        optimizer: Written as `optimizer.safetensors`, for further training. What it
-            holds of the gates that are gone is left out.
+        folder: Where to write. It is made if it does not exist; a model in it is
+            replaced.
+        optimizer: Written as `optimizer.safetensors`, for further training. Its state
+            of gates, which the model no longer has, is left out.
 
     Returns:
         The folder.
@@ -46,7 +47,7 @@ def save_pruned(
     Raises:
         ArgumentError: If the model has gates or is wrapped, or holds something that is
             neither a tensor nor a width; nothing was written.
-        StorageError: If the disk refuses; files that were there are as they were.
+        StorageError: If files cannot be written; earlier ones are as they were.
 
     Examples:
         >>> import tempfile, torch

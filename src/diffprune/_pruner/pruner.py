@@ -76,49 +76,52 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 class Pruner(Generic[ModuleT]):
     """Makes a model smaller while it trains.
 
-    Finds what can be removed, gates it, and removes what the gates have closed from the
-    model, the gates and the optimizer. Gates that the model already holds (`dp.Gate`
-    layers) are used as they are; then none are added.
+    A pruner finds what can be removed from a model and puts a gate on it. It removes
+    the units that gates close from the model, the gates and the optimizer. If the model
+    already has gates (`dp.Gate` layers), the pruner uses these and adds none.
 
     Args:
         model: Any module that `torch.export` can trace. It is changed in place and
-            stays the object it is.
+            stays the same object.
         example_inputs: A tensor, a tuple, or a dict of keyword arguments.
-        strength: *How hard*: how much open units are pushed to close. One number
-            (start with 1e-4), a function of the group (`by_macs`, `by_parameters`), or
-            either by name pattern; groups that no pattern matches are left whole.
-        steps: With it, `strength` is a function of progress, which is 0 at first and 1
-            after so many steps, and returns any of these: `lambda progress: 1e-4 *
-            progress`. What it returns at first decides which groups are left whole.
-        budget: Instead of a strength, what the model may cost in the end; several are
-            met in turn, from the largest to the smallest. Give one of the two.
+        strength: *How hard*: the price of an open unit. It is a number (start with
+            1e-4), a function of the group (`by_macs`, `by_parameters`), or a dict of
+            either by name pattern. Groups that no pattern matches are left whole.
+        steps: If it is given, `strength` is a function of progress, such as `lambda
+            progress: 1e-4 * progress`. Progress is 0 at first and 1 after so many
+            steps. The function returns any of the above. What it returns at first
+            decides which groups are left whole.
+        budget: What the model may cost in the end. A list of budgets is met in turn,
+            from the largest to the smallest. Give either a budget or a strength.
         freeze: *Where*: names or patterns of layers to leave as they are.
         heads: Whether attention loses `"whole"` heads, units of their `"head_dim"`, or
             `"both"`.
         rules: Rules for ops that have none.
-        tie: Sets of groups, each a list of names or patterns, that keep as many units
-            as each other: `tie=[["layers.*.fc1"]]`.
-        gate: Makes the gate of a group, any `diffprune.gates.GateLike`; one function,
-            or one per name pattern.
-        remove_every: *When*: look for closed units every so many steps (by default
-            100), or when a function of the step number says so.
-        reopen: Units of gates with noise or competition may open again. They are
-            removed once the probability that they do in the next step is below this (by
-            default 0.05). Without noise a closed sigmoid gate cannot open, and its unit
-            goes at once.
-        patience: Or once they were found closed so many times in a row (by default 30).
-        round_to: Widths are cut to multiples of this.
-        on_removal: Called with every `RemovalRecord`.
-        on_budget: Called with every budget once the model has met it and recovered, and
-            with a plain copy of the model as it then is.
-        on_unknown_state: What to do about an optimizer that remembers something in a
-            form that cannot be cut (8-bit, factorised, flattened): `"refuse"` the
-            removal, or `"reset"` what it remembers of the parameters that are cut.
+        tie: Sets of groups that keep the same units. Each set is a list of names or
+            patterns: `tie=[["layers.*.fc1"]]`.
+        gate: A function that makes the gate of a group, any `diffprune.gates.GateLike`;
+            or a dict of such functions by name pattern.
+        remove_every: *When*: the pruner looks for closed units after every so many
+            steps (by default 100), or when a function of the step number returns True.
+        reopen: Closed units of gates with noise or competition may open again. They are
+            removed once the probability that they open in the next step is below this
+            (by default 0.05). A closed unit of a sigmoid gate without noise cannot open
+            again, and is removed at once.
+        patience: Such units are also removed once they were found closed so many times
+            in a row (by default 30).
+        round_to: Every width that is cut is a multiple of this.
+        on_removal: A function that is called with every `RemovalRecord`.
+        on_budget: A function that is called with every budget, once the model has met
+            it and recovered, and with a copy of the model without gates.
+        on_unknown_state: What to do about an optimizer that holds its state in a form
+            that cannot be cut (8-bit, factorised, flattened): `"refuse"` the removal,
+            or `"reset"` its state of the parameters that are cut.
 
     Raises:
-        ArgumentError: If not exactly one of `strength` and `budget` is given, or an
-            option would be ignored: a budget decides itself when units go, and takes
-            none of `remove_every`, `reopen` and `patience`. The model is as it was.
+        ArgumentError: If not exactly one of `strength` and `budget` is given, or if an
+            option would be ignored: a budget decides itself when units leave, so
+            `remove_every`, `reopen` and `patience` cannot be given with it. The model
+            is as it was.
 
     Examples:
         >>> import torch
@@ -213,12 +216,12 @@ class Pruner(Generic[ModuleT]):
 
     @property
     def model(self) -> ModuleT:
-        """The model, as small as it is by now."""
+        """The model at its present size."""
         return self._gated.model
 
     @property
     def example_inputs(self) -> ExampleInputs:
-        """What removals are checked on, where the model is now and of its type."""
+        """The inputs that removals are checked on, on the device of the model."""
         return self._gated.example_inputs
 
     @property
@@ -228,22 +231,22 @@ class Pruner(Generic[ModuleT]):
 
     @property
     def kept(self) -> Mapping[str, Int[Tensor, " left"]]:
-        """The units of each gate that are left, as they were numbered at first."""
+        """The units of each gate that are left, by their first numbers."""
         return self._gated.kept
 
     @property
     def history(self) -> list[RemovalRecord]:
-        """What was left after each removal."""
+        """A record of each removal, and of what it has left."""
         return self._gated.history
 
     @property
     def groups(self) -> Groups:
-        """What can be removed, at its present size."""
+        """The groups of the model, at their present sizes."""
         return self._gated.groups
 
     @property
     def plan(self) -> Plan:
-        """All removals so far, as one."""
+        """One plan that does what all removals so far have done."""
         return self._gated.plan
 
     @property
@@ -262,13 +265,22 @@ class Pruner(Generic[ModuleT]):
         gate_lr: Amount | Float[Tensor, ""] | None = None,
         weight_decay: Amount | None = None,
     ) -> list[dict[str, Any]]:
-        """Optimizer groups in which gates are never decayed."""
+        """Make optimizer groups in which gates have no weight decay.
+
+        Args:
+            lr: Learning rate; by default that of the optimizer.
+            gate_lr: Learning rate of the gates; by default `lr`.
+            weight_decay: For everything but gates; by default that of the optimizer.
+        """
         return parameter_groups(
             self.model, lr=lr, gate_lr=gate_lr, weight_decay=weight_decay
         )
 
     def penalty(self) -> Float[Tensor, ""]:
-        """What open units cost: the expected number of them, by strength."""
+        """The expected number of open units, each times its strength.
+
+        Add it to the loss. With a budget it is zero.
+        """
         self._check_running()
         return self._gated.pooled.penalty(self._strengths)
 
@@ -288,16 +300,16 @@ class Pruner(Generic[ModuleT]):
 
     @door
     def add_wrapper(self, wrapper: DistributedDataParallel) -> None:
-        """Let a wrapper around the model follow what comes before its first call.
+        """Let a wrapper follow changes of the model before the wrapper is first called.
 
-        Wrappers follow removals by themselves. This is for one that exists when a
-        checkpoint is loaded.
+        After its first call, a wrapper follows removals without this. Call it if the
+        model was wrapped before a checkpoint is loaded.
 
         Args:
-            wrapper: Holds the parameters that the model has now.
+            wrapper: A wrapper around the model as it is now.
 
         Raises:
-            ArgumentError: If it holds others, or cannot follow.
+            ArgumentError: If it holds other parameters, or cannot follow.
         """
         keep_up_to_date_(wrapper, self._processes)
 
@@ -331,11 +343,12 @@ class Pruner(Generic[ModuleT]):
     ) -> None:
         """Let an optimizer that was made before the pruner train the gates, too.
 
-        They become a group of their own, without weight decay.
+        The gates become a group of their own, without weight decay.
 
         Args:
-            optimizer: Holds the parameters of the model.
-            *schedulers: Those of the optimizer; they scale the new learning rate too.
+            optimizer: An optimizer of the parameters of the model.
+            *schedulers: The schedulers of the optimizer. They scale the learning rate
+                of the gates, too.
             lr: Learning rate of the gates; by default that of the first group.
 
         Raises:
@@ -357,10 +370,13 @@ class Pruner(Generic[ModuleT]):
             add_gates_(optimizer, schedulers, gates, lr)
 
     def step(self, *optimizers: Optimizer) -> RemovalRecord | None:
-        """Call after every optimizer step: now and then, removes closed units.
+        """Remove closed units if it is time to; call it after every optimizer step.
 
         Args:
-            *optimizers: All that train the model; wrappers are looked into.
+            *optimizers: All optimizers that train the model, or wrappers around them.
+
+        Returns:
+            A record if units were removed, else None.
 
         Raises:
             RemovalError: If outputs would change; everything is as it was before.
@@ -393,10 +409,13 @@ class Pruner(Generic[ModuleT]):
         return record
 
     def remove_closed_(self, *optimizers: Optimizer) -> RemovalRecord | None:
-        """Remove what is closed for good, now; nothing if nothing is.
+        """Remove now all units that are closed and cannot open again.
 
         Args:
-            *optimizers: All that train the model; none if it is not being trained.
+            *optimizers: All optimizers that train the model; none if nothing does.
+
+        Returns:
+            A record if units were removed, else None.
 
         Raises:
             RemovalError: If outputs would change; everything is as it was before.
@@ -410,15 +429,16 @@ class Pruner(Generic[ModuleT]):
             return self._remove_closed_(optimizers)
 
     def finalize(self, *optimizers: Optimizer) -> ModuleT:
-        """Remove all closed units, fold the gates away, and hand the model back.
+        """Remove all closed units, fold the gates into the weights, return the model.
 
-        The model is the user's own object, of its own class, with its own names, plain
-        and small; in eval mode it computes what it did before. That is checked in full
-        first: on the example and on inputs of our own, with these weights and with
-        scrambled ones, in eval mode, and in train mode unless gates are noisy there.
+        The model is the object that the pruner was made with. It has its own class and
+        its own parameter names, and no gates. In eval mode it computes what it did
+        before. That is checked first: on the example inputs and on other inputs, with
+        these weights and with scrambled ones, in eval mode, and in train mode unless
+        gates draw noise there.
 
         Args:
-            *optimizers: Give them to train the model further.
+            *optimizers: The optimizers that train the model, to train it further.
 
         Raises:
             RemovalError: If outputs would change; everything is as it was before.
@@ -478,9 +498,9 @@ class Pruner(Generic[ModuleT]):
         return f"<div>{escape(repr(self))}</div>{self.summary()._repr_html_()}"
 
     def summary(self) -> Shown:
-        """Per group what is left of it, and what that costs, as a table.
+        """A table that says for each group what is left of it, and what that costs.
 
-        It is a string. A notebook shows it as an HTML table.
+        The table is a string. A notebook shows it as an HTML table.
         """
         asked = [] if self.controller is None else self.controller.report()
         units = self._gated.units()
@@ -488,10 +508,11 @@ class Pruner(Generic[ModuleT]):
         return summarise(self.gates, units, now, dense, asked, self.worth)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a pruner of a fresh model needs to continue; without its parameters.
+        """The state that a pruner of a fresh model needs to continue.
 
-        Those are in the model's own `state_dict`, gates included. Shortly before units
-        leave for a budget, what was measured for that is in it.
+        Parameters are not in it: they are in the `state_dict` of the model, gates
+        included. Shortly before units leave for a budget, the state also holds what was
+        measured to choose them.
         """
         return {
             "plan": self.plan.to_json(),

@@ -19,13 +19,13 @@ Scheduled: TypeAlias = Callable[[float], Strength]
 
 @door
 def by_macs(strength: Amount) -> Callable[[PruneGroup], float]:
-    """Strength per multiply-add: units that cost more are pushed harder."""
+    """A strength per multiply-add: units that need more of them are pushed harder."""
     return partial(_times, strength, "macs")
 
 
 @door
 def by_parameters(strength: Amount) -> Callable[[PruneGroup], float]:
-    """Strength per parameter: units that weigh more are pushed harder."""
+    """A strength per parameter: units that have more of them are pushed harder."""
     return partial(_times, strength, "parameters")
 
 

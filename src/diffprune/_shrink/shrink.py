@@ -147,31 +147,33 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
 ) -> ModuleT:
     """Return a smaller model of the same class that meets a budget, without training.
 
-    Units leave by what they are worth to the loss per cost, measured on a few batches;
-    the layers that read them are then fitted to what they returned before, and the
-    statistics of batch norms are estimated again.
+    A few batches are used to measure what units are worth to the loss. Those that are
+    worth least for what they cost are removed. The layers that read them are then
+    fitted to what they returned before, and the statistics of batch norms are estimated
+    again.
 
     Args:
         model: Left as it is.
         data: Batches, each a pair of inputs and targets, or a dict of keyword arguments
-            that holds both; inputs as for `find_groups`. As many are taken as needed,
-            from the beginning.
-        loss: From what the model returns and the targets (or the dict) to the loss, a
-            mean over examples.
-        budget: What the model may cost. Its `steps` mean nothing here.
+            that holds both; inputs as for `find_groups`. The first batches are used, as
+            many as are needed.
+        loss: A function of the outputs of the model and the targets (or the dict) that
+            returns the loss, a mean over examples.
+        budget: What the model may cost. Its `steps` are ignored.
         refit: Whether to fit the layers that are left. Without it the result computes
-            exactly what the model would with its removed units at zero.
+            exactly what the model would compute with its removed units at zero.
         norms: Whether widths that norms run over, such as the stream of a transformer,
-            shrink too, as `find_groups` says it: they do (`"narrow"`) if layers are
-            fitted afterwards, and are left whole (`"exact"`) otherwise.
+            are cut (`"narrow"`) or left whole (`"exact"`), as for `find_groups`. By
+            default they are cut if layers are fitted afterwards.
         round_to: Every group keeps a multiple of so many units, or all it has.
         choosing: How many examples units are chosen by; by default 128, or half of
             those that layers are fitted to, if that is less.
-        fitting: How many examples layers are fitted to; by default 512, or what a model
-            reads with 200 billion multiply-adds, if that is less, but at least 64.
-        report: Called with a `ShrinkReport`; `report=print` prints it.
-        progress: Called with what is being done, how much is done and how much there
-            is to do.
+        fitting: How many examples layers are fitted to; by default 512. It is less if
+            512 examples need more than 200 billion multiply-adds, but at least 64.
+        report: A function that is called with a `ShrinkReport`; `report=print` prints
+            it.
+        progress: A function that is called with what is being done, how much is done
+            and how much there is to do.
         options: Passed to `find_groups`: `freeze`, `heads`, `rules`.
 
     Raises:

@@ -54,10 +54,11 @@ def compact(
 ) -> ModuleT:
     """Return a smaller model with the same outputs, without what is zero or unread.
 
-    Finds what any method left behind: zeroed filters, magnitude or group-lasso masks,
-    `torch.nn.utils.prune`. Units that only carry a constant are folded into the layers
-    that read them. The outputs in eval mode are checked, on the example and on inputs
-    of our own; in train mode a unit that was folded had other statistics.
+    The zeros may come from any method: magnitude pruning, a group lasso, or masks of
+    `torch.nn.utils.prune`. If a unit only carries a constant, the constant is added to
+    the biases of the layers that read it. Outputs are checked in eval mode, on the
+    example inputs and on other inputs. In train mode they may differ, because a batch
+    norm treats a constant differently there.
 
     Args:
         model: Left as it is.

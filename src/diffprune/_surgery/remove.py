@@ -70,22 +70,23 @@ def remove(
 ) -> ModuleT:
     """Return a smaller model of the same class without the units that are not kept.
 
-    It computes what the original would with all parameters of those units set to zero.
-    That is checked before anything is returned: on the example and on inputs of our
-    own, in eval and in train mode, with these weights and with scrambled ones. With
-    `norms="narrow"` it does not where norms run over what was removed; there it is
-    checked that units can change places without changing an output.
-    Of a branch that only adds to a residual stream all units may go; then the branch
-    disappears.
+    The result computes what the original would compute with all parameters of those
+    units set to zero. That is checked before anything is returned: on the example
+    inputs and on other inputs, in eval and in train mode, with these weights and with
+    scrambled ones. A norm that runs over removed units, which `norms="narrow"` allows,
+    computes something else; there the check is that units can change places without
+    changing an output. If a branch only adds to a residual stream, all its units may be
+    removed; then the branch disappears.
 
     Args:
         model: Left as it is.
         example_inputs: As for `find_groups`.
-        keep: For each group to cut, by name, a boolean mask over its units.
+        keep: For each group to cut, by name, a boolean mask: True for units that stay.
         round_to: Every cut group keeps a multiple of so many units, or all it has.
         min_units: Every cut group keeps at least so many units, or all it has.
-        scores: By group, what each unit is worth: which of the removed units stay after
-            all where these two ask for more. Without scores the first ones do.
+        scores: By group, what each unit is worth. If `round_to` or `min_units` asks for
+            more units than a mask keeps, those with the highest scores stay as well;
+            without scores, the first ones.
         refit: Batches of inputs, each like `example_inputs`. After the removal has been
             checked, the layers that read removed units are fitted, by least squares, to
             return what they returned in the original for these inputs, and the running

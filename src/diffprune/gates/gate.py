@@ -21,28 +21,32 @@ from diffprune.gates.transform import Origin, is_open, transform
 class Gate(BaseGate):
     """One differentiable value per unit, exactly zero when the unit is closed.
 
-    Deterministic by default: the maximum-likelihood point of the paper's distribution.
+    By default a gate is deterministic: its values are the maximum-likelihood point of
+    the distribution in the paper.
 
     Args:
-        size: Number of units. All start open.
+        size: Number of units. All of them are open at first.
         u: `"sigmoid"` (units are independent), `"softmax"` (units compete), or a
             callable into (0, 1), whose log-odds then decide the open probability.
         sigma: Standard deviation of the logits that `prob_open` assumes.
         dropout: Rate in (0, 1) of Gaussian dropout on the logits, in training only.
         learn_dropout: Whether that rate is learned.
-        sharpness: Zeta, where it starts; the larger, the closer open values are to one.
+        sharpness: First value of the paper's zeta. The larger zeta is, the closer open
+            values are to one.
         learn_sharpness: Whether zeta is learned.
         init_std: Spread of the truncated normal that the logits start from.
         beta_margin: The threshold, as a fraction of the smallest initial activation.
         dim: First dimension of the input that the gate covers.
-        base: Makes a distribution of the logits, say `partial(Normal, scale=1.0)`; in
-            training the gate then samples it, and `prob_open` is its own.
-        index: For each element the unit it belongs to; its shape covers the input's
-            dimensions from `dim` on. By default each element is a unit.
-        min_open: This many units with the largest log-odds never close (ties by index).
-        start: At first every value is exactly `"one"`, whatever the logits: a trained
-            model is not changed by gates. With `"paper"`, values deviate from the start
-            as the logits do. Either way they move alike.
+        base: A function that makes a distribution from the logits, such as
+            `partial(Normal, scale=1.0)`. In training the gate then draws from it, and
+            `prob_open` is computed from it.
+        index: For each element the unit that it belongs to; its shape covers the
+            dimensions of the input from `dim` on. By default each element is a unit.
+        min_open: So many units with the largest log-odds never close. If log-odds are
+            equal, the unit with the smaller number stays open.
+        start: With `"one"`, every value is exactly one at first, whatever the logits
+            are, so gates do not change a trained model. With `"paper"`, the first
+            values differ from one as the logits differ. Later changes are the same.
 
     Examples:
         >>> gate = Gate(3)

@@ -49,12 +49,14 @@ def parameter_groups(
     lr: Amount | Float[Tensor, ""] | None = None,
     gate_lr: Amount | Float[Tensor, ""] | None = None,
 ) -> list[dict[str, Any]]:
-    """Optimizer groups in which gates are never decayed: towards zero means *open*.
+    """Make optimizer groups in which gates have no weight decay.
+
+    Weight decay would pull logits towards zero, and so *open* units.
 
     Args:
         model: The model, gates included.
-        weight_decay: For everything but gates; by default the optimizer's own.
-        lr: Learning rate; by default the optimizer's own.
+        weight_decay: For everything but gates; by default that of the optimizer.
+        lr: Learning rate; by default that of the optimizer.
         gate_lr: Learning rate of the gates; by default `lr`.
 
     Examples:

@@ -54,10 +54,10 @@ def sweep(
         on: What runs the workers: processes of this machine, or tasks of Ray.
 
     Raises:
-        ArgumentError: If there is nothing to vary, or nobody to do it.
+        ArgumentError: If there is nothing to vary, or a worker process failed.
         StorageError: If the database cannot be reached.
         MissingPackageError: If Optuna, Ray or the driver of a database is missing.
-        ProcessError: If a worker failed.
+        ProcessError: If a worker on Ray failed.
     """
     check_device(device)
     _, make_recipe = load_task(task)
