@@ -1,4 +1,6 @@
 import copy
+import gc
+import weakref
 from functools import partial
 
 import pytest
@@ -16,6 +18,7 @@ from diffprune._surgery.equivalence import (
     in_double,
     mask,
 )
+from diffprune._surgery.remove import removal
 from diffprune.errors import RemovalError
 
 
@@ -278,3 +281,32 @@ def test_a_check_runs_on_the_example_where_a_model_refuses_all_else():
     assert found.doubts == (
         "drawn inputs (train mode): the model does not run on them",
     )
+
+
+class Counted(nn.Module):
+    """Knows how many of its kind there are when it runs, and the most there were."""
+
+    alive, most = weakref.WeakSet(), 0
+
+    def __new__(cls, *_, **__):
+        one = super().__new__(cls)
+        cls.alive.add(one)
+        return one
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(3, 5), nn.Linear(5, 2)
+
+    def forward(self, x):
+        gc.collect()
+        Counted.most = max(Counted.most, len(Counted.alive))
+        return self.down(self.up(x).relu())
+
+
+def test_a_removal_needs_room_for_five_models_at_a_time():
+    """The given one, it with zeros, the small one, and two copies of these."""
+    model, x = Counted(), torch.rand(2, 3)
+    groups = find_groups(model, x)
+    Counted.most = 0
+    removal(model, x, groups, keep={"up": torch.arange(5) < 3})
+    assert Counted.most == 5

@@ -97,13 +97,13 @@ class Twins(NamedTuple):
     Attributes:
         original: The original, what is removed zero in it.
         small: What the same removal makes of it.
-        whole: The original before anything was made zero, if that is known.
+        whole: Makes the original as it was before anything was zero, if that is known.
         modes: As for `certify`.
     """
 
     original: nn.Module
     small: nn.Module
-    whole: nn.Module | None = None
+    whole: Callable[[], nn.Module] | None = None
     modes: Sequence[bool] = (False, True)
 
 
@@ -155,36 +155,49 @@ def certify(
             runs += resized_trial(fine.model, fine.inputs, runs)
         findings += [examine(fine.model, other, run, kept) for run in runs]
         doubts += found.doubts
+    fine_inputs, is_double = fine.inputs, fine.is_double
+    del fine, other  # a large model has no room for these and the twins
     if twins is not None:
-        made = twins()
-        check("what twins returns", Twins, made)
-        for model in filter(None, (made.original, made.small, made.whole)):
-            if fine.is_double:
-                model.double()
-        more, said = _examine_twins(made, fine.inputs, kept)
+        more, said = _examine_twins(twins, fine_inputs, kept, is_double=is_double)
         findings += more
         doubts += said
     return certificate(findings, doubts)
 
 
 def _examine_twins(
-    twins: Twins, inputs: ExampleInputs, kept: Callable[[], Layout]
+    make: Callable[[], Twins],
+    inputs: ExampleInputs,
+    kept: Callable[[], Layout],
+    *,
+    is_double: bool,
 ) -> tuple[list[Finding], list[str]]:
-    findings, doubts, reacts = list[Finding](), list[str](), twins.whole is None
-    for training in twins.modes:
+    made = make()
+    check("what twins returns", Twins, made)
+    findings, doubts, whole = list[Finding](), list[str](), made.whole
+    for model in (made.original, made.small) if is_double else ():
+        model.double()
+    for training in made.modes:
         weights = "scrambled weights"
         found = trials(
-            twins.original, inputs, training=training, seeds=(3,), weights=weights
+            made.original, inputs, training=training, seeds=(3,), weights=weights
         )
         for run in found.runs[-1:]:
-            findings.append(examine(twins.original, twins.small, run, kept))
-            if twins.whole is not None:
-                whole = outputs(twins.whole, run.inputs, training=training)
-                reacts |= differ(run.returned, whole)
+            findings.append(examine(made.original, made.small, run, kept))
         doubts += found.doubts
-    if not reacts:
+    del made  # as above
+    if whole is not None and not _reacts(whole(), findings, is_double=is_double):
         doubts.append("outputs do not depend on what was removed")
     return findings, doubts
+
+
+def _reacts(whole: nn.Module, findings: list[Finding], *, is_double: bool) -> bool:
+    """Whether a model returns something else on a trial than the masked one did."""
+    whole = whole.double() if is_double else whole
+    runs = [found.trial for found in findings]
+    return any(
+        differ(run.returned, outputs(whole, run.inputs, training=run.training))
+        for run in runs
+    )
 
 
 @final

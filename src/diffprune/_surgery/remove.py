@@ -26,7 +26,14 @@ from diffprune._surgery.change_places import permuted
 from diffprune._surgery.compare import combined
 from diffprune._surgery.dead_units import zero_slices
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import Twins, cast_like_, certify, in_double, mask
+from diffprune._surgery.equivalence import (
+    Twins,
+    cast_like_,
+    certify,
+    in_double,
+    mask,
+    mask_,
+)
 from diffprune._surgery.keep_masks import (
     at_least_one,
     check_same_model,
@@ -246,15 +253,19 @@ def _twins(
     in_double: bool,
 ) -> Twins:
     """The same removal from a model with other weights."""
-    # A branch may have disappeared because of zeros that the model had before.
-    other = scrambled(model, keep_zeros=bool(plan.stubs))
-    other = other.double() if in_double else other
-    masked = mask(other, groups, keep)
-    cut = other
+
+    def whole() -> nn.Module:
+        # A branch may have disappeared because of zeros that the model had before.
+        other = scrambled(model, keep_zeros=bool(plan.stubs))
+        return other.double() if in_double else other
+
+    masked = whole()
+    mask_(masked, groups, {groups[name].atom: kept for name, kept in keep.items()})
+    cut = masked
     if plan.stubs:
         cut = copied(masked)
         hand_back_(cut, Silencer(groups.solution, zero_slices(cut)))
-    return Twins(masked, apply_plan(cut, plan), other if plan.tensors else None)
+    return Twins(masked, apply_plan(cut, plan), whole if plan.tensors else None)
 
 
 def _check_gone(emptied: Sequence[PruneGroup], plan: Plan) -> None:
