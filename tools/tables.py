@@ -7,6 +7,7 @@ so that they can be read without the site. A table stands between two comments:
     <!-- end -->
 """
 
+import argparse
 import json
 import re
 import sys
@@ -341,6 +342,7 @@ def _load(path: Path) -> Record:
 
 def main() -> None:
     """Print all tables, and refresh those of the pages."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     for name, make in TABLES.items():
         sys.stdout.write(f"{name}\n\n{make(ROOT)}\n\n")
     for page in pages():

@@ -49,7 +49,7 @@ class FinishedError(DiffpruneError, RuntimeError):
 
 
 class ProcessError(DiffpruneError, RuntimeError):
-    """Another process that trains the same model failed, differs, or is gone."""
+    """Another process, of a training or of a sweep, failed, differs, or is gone."""
 
 
 class MissingPackageError(DiffpruneError, ImportError):

@@ -58,8 +58,8 @@ def view(
     if len(groups):
         yield _tree(groups, worth)
         yield (
-            "Shares are what goes with all units of a group. Two groups can share a "
-            "weight, so they need not add up to 100 %."
+            "A share says how much would go if all units of the group went. Two groups "
+            "can share a weight, so shares need not add up to 100 %."
         )
     for why, axes in _by_reason(groups).items():
         names = _few([axis.name for axis in axes])

@@ -11,7 +11,7 @@ import torch
 from diffprune._core.door import door
 from diffprune._core.modules import check_device
 from diffprune._core.types import Count
-from diffprune.errors import ArgumentError
+from diffprune.errors import ProcessError
 from diffprune.lab.runs.tasks import load_task
 from diffprune.lab.sweeps.on_ray import work_on_ray
 from diffprune.lab.sweeps.pareto import Front, outcome_of
@@ -54,10 +54,10 @@ def sweep(
         on: What runs the workers: processes of this machine, or tasks of Ray.
 
     Raises:
-        ArgumentError: If there is nothing to vary, or a worker process failed.
+        ArgumentError: If there is nothing to vary.
         StorageError: If the database cannot be reached.
         MissingPackageError: If Optuna, Ray or the driver of a database is missing.
-        ProcessError: If a worker on Ray failed.
+        ProcessError: If a worker failed.
     """
     check_device(device)
     _, make_recipe = load_task(task)
@@ -93,7 +93,7 @@ def _work_together(job: Job, workers: int) -> None:
     for process in processes:
         process.join()
     if any(process.exitcode for process in processes):
-        raise ArgumentError(
+        raise ProcessError(
             "a worker of the sweep failed; its message is above. The same call "
             "continues where it stopped."
         )
