@@ -377,15 +377,33 @@ def check_accepts(
     args, kwargs = call_arguments(inputs)
     written = {name: buffer.clone() for name, buffer in model.named_buffers()}
     written |= {n: p.detach().clone() for n, p in _normalised_in_place(model)}
+    with (
+        accepting(what, who),
+        untouched(model),
+        mode(model, training=False),
+        as_written(model),
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+    ):
+        functional_call(model, written, args, kwargs)
+
+
+@contextmanager
+def accepting(what: str, who: str = "the model") -> Generator[None]:
+    """Whatever a model raises in this block is said to be about its inputs.
+
+    Raises:
+        ArgumentError: If it raises something.
+
+    Examples:
+        >>> with accepting("batch 3"):
+        ...     nn.Linear(2, 3)(torch.ones(1))
+        Traceback (most recent call last):
+        ...
+        diffprune.errors.ArgumentError: the model does not accept batch 3: RuntimeErr...
+    """
     try:
-        with (
-            untouched(model),
-            mode(model, training=False),
-            as_written(model),
-            torch.random.fork_rng(devices=[]),
-            torch.no_grad(),
-        ):
-            functional_call(model, written, args, kwargs)
+        yield
     except Exception as error:
         raise ArgumentError(
             f"{who} does not accept {what}: "

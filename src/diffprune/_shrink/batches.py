@@ -91,7 +91,7 @@ class Batches:
     def _next(self) -> Batch | None:
         """Read one more batch."""
         for batch in self._rest:
-            self._read.append(_pair(batch))
+            self._read.append(_pair(pytree.tree_map_only(Tensor, _as_usual, batch)))
             return self._read[-1]
         return None
 
@@ -100,6 +100,11 @@ def _are_close(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape:
         return False
     return torch.allclose(one, other, 1e-2, 1e-4, equal_nan=True)
+
+
+def _as_usual(tensor: Tensor) -> Tensor:
+    """A tensor that gradients can go through, though not made for that."""
+    return tensor.clone() if tensor.is_inference() else tensor
 
 
 def _cut(batch: Batch, examples: int) -> Batch:
