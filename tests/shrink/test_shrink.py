@@ -464,6 +464,51 @@ def test_the_model_is_looked_at_before_the_data():
         dp.shrink(model.to("meta"), data, F.cross_entropy, HALF)
 
 
+class Writes(nn.Module):
+    """Changes its buffers, attributes and weights whenever it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(9, 8, max_norm=0.5)
+        self.make, self.read = nn.Linear(8, 12), nn.Linear(12, 3)
+        self.register_buffer("runs", torch.tensor(0))
+        self.seen = []
+
+    def forward(self, x):
+        self.runs += 1
+        self.seen.append(x.shape)
+        return self.read(self.make(self.table(x)).relu())
+
+
+def test_what_forward_passes_write_is_put_back():
+    torch.manual_seed(0)
+    model = Writes()
+    state = copy.deepcopy(model.state_dict())
+    data = [(torch.randint(9, (16,)), torch.randint(3, (16,))) for _ in range(3)]
+    small = dp.shrink(model, data, F.cross_entropy, HALF)
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+    assert model.seen == small.seen == []
+    assert small.runs == 0
+    assert torch.equal(small.table.weight, state["table.weight"])
+
+
+def test_batches_may_be_of_different_lengths():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 12), nn.ReLU())
+    model.append(nn.Linear(12, 9))
+    data = [(torch.randint(9, (6, n)),) * 2 for n in (7, 3, 1)]
+    found = shrinkage(model, data, lambda o, y: F.cross_entropy(o.mT, y), HALF)
+    assert all(group.is_compensated for group in found.report.groups)
+
+
+def test_an_empty_batch_is_named():
+    model, data = small_net()
+    data[1] = data[1][0][:0], data[1][1][:0]
+    loss = nn.CrossEntropyLoss(reduction="sum")
+    with pytest.raises(ArgumentError, match="batch 1 of data holds no examples"):
+        dp.shrink(model, data, loss, HALF)
+
+
 def test_one_example_may_be_all_that_is_fitted_to():
     model, data = small_net()
     small = dp.shrink(model, data, F.cross_entropy, HALF, fitting=1)

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from diffprune._choice.examples import batch_size, from_few
 from diffprune._choice.forward import AtMap, Compute, names_of, run_watched
@@ -35,6 +36,7 @@ from diffprune._graph import (
     PruneGroup,
     accepting,
     mode,
+    unchanged,
     unit_numbers,
 )
 from diffprune.errors import ArgumentError
@@ -104,7 +106,7 @@ def measure(
     """
     held = [*batches]
     examples = sum(batch_size(inputs) for inputs, _ in held)
-    with mode(model, training=False), torch.enable_grad():
+    with unchanged(model), mode(model, training=False), torch.enable_grad():
         seen = from_few(partial(_weights_of_maps, model), held[0][0])
         listener = Listener(model, [*groups], examples, seen)
         unheard = [group for group in groups if group.name not in listener.groups]
@@ -404,7 +406,15 @@ class _Tap:
             for x, _, total in self.rows
         ]
         gradients = [u for _, u, _ in self.rows]
-        return ReaderEvidence(covariance, torch.cat(activations), torch.cat(gradients))
+        return ReaderEvidence(covariance, _joined(activations), _joined(gradients))
+
+
+def _joined(
+    parts: Sequence[Float[Tensor, "some rows features"]],
+) -> Float[Tensor, "examples rows features"]:
+    """All examples; those of shorter batches get rows of zeros, which add nothing."""
+    most = max(part.shape[1] for part in parts)
+    return torch.cat([F.pad(part, (0, 0, 0, most - part.shape[1])) for part in parts])
 
 
 def by_example(tensor: Tensor, count: int) -> Float[Tensor, "examples rows features"]:

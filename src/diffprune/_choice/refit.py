@@ -24,7 +24,7 @@ from diffprune._choice.lockstep import Pausable
 from diffprune._choice.watch import FunctionCall
 from diffprune._core.copying import copied
 from diffprune._core.types import Int
-from diffprune._graph import ExampleInputs, accepting, mode, narrow
+from diffprune._graph import ExampleInputs, accepting, mode, narrow, unchanged
 from diffprune.errors import ArgumentError
 
 Kept: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
@@ -110,6 +110,8 @@ def refit_(
         )
     with (
         torch.no_grad(),
+        unchanged(small) as written,
+        unchanged(whole),
         mode(small, training=False),
         mode(whole, training=False),
         narrow(whole),  # so that rows come in the order they have in the small one
@@ -118,6 +120,8 @@ def refit_(
         session = _Session(small, whole, kept, uses, ridge)
         session.fit_shared_(held)
         session.fit_in_order_(held)
+        for statistics in session.estimated:
+            written.pop(statistics, None)
     return session.result(read)
 
 
@@ -192,7 +196,11 @@ class _Stop:
 
 @final
 class _Session:
-    """One refit: what is known of both networks, and what was done."""
+    """One refit: what is known of both networks, and what was done.
+
+    Attributes:
+        estimated: Running statistics that are others now.
+    """
 
     def __init__(
         self, small: nn.Module, whole: nn.Module, kept: Kept, uses: _Uses, ridge: float
@@ -200,6 +208,7 @@ class _Session:
         self._small, self._whole, self._kept = small, whole, kept
         self._uses, self._ridge = uses, ridge
         self._readers, self._norms = list[ReaderFit](), list[str]()
+        self.estimated = list[Tensor]()
         self._skipped = dict.fromkeys(
             sorted(uses.others & uses.maps.keys()),
             "because it has another use, too, which a fit would spoil",
@@ -414,6 +423,7 @@ class _Session:
         squares = [(part.double() - centre).square().sum(0) for part in rows]
         mean.copy_(centre)
         variance.copy_(torch.stack(squares).sum(0) / max(1, count - 1))
+        self.estimated += mean, variance
         self._norms.append(stops[0].name)
 
 

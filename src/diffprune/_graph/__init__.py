@@ -68,6 +68,7 @@ from diffprune._graph.tracing import (
     mode as mode,
     quiet as quiet,
     trace as trace,
+    unchanged as unchanged,
 )
 from diffprune._graph.zeros import (
     Memory as Memory,

@@ -100,6 +100,31 @@ def untouched(model: nn.Module) -> Generator[None]:
 
 
 @contextmanager
+def unchanged(model: nn.Module) -> Generator[dict[Tensor, Tensor]]:
+    """Put back, too, what forward passes write into tensors, such as counters.
+
+    The block gets those tensors with their values; what it takes out stays changed.
+
+    Examples:
+        >>> norm = nn.BatchNorm1d(2)
+        >>> with unchanged(norm):
+        ...     _ = norm(torch.rand(3, 2))
+        >>> norm.num_batches_tracked.item()
+        0
+    """
+    tensors = [*model.buffers(), *(weight for _, weight in _normalised_in_place(model))]
+    written = {tensor: tensor.detach().clone() for tensor in tensors}
+    try:
+        with untouched(model):
+            yield written
+    finally:
+        with torch.no_grad():
+            for tensor, value in written.items():
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)
+
+
+@contextmanager
 def as_written(model: nn.Module) -> Generator[None]:
     """Let a model compute in its own precision, whatever surrounds it.
 

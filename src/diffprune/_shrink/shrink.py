@@ -41,6 +41,7 @@ from diffprune._graph import (
     check_plain,
     find_groups,
     mode,
+    unchanged,
 )
 from diffprune._shrink.batches import Batches
 from diffprune._shrink.timed_widths import as_tensor, fitting_units
@@ -367,7 +368,7 @@ def _checked_loss(loss: Loss, outputs: object, targets: object, number: int) -> 
 def mean_loss(model: nn.Module, batches: Sequence[Batch], loss: Loss) -> float:
     """Loss per example, in eval mode."""
     found = _MeanLoss(loss)
-    with mode(model, training=False):
+    with unchanged(model), mode(model, training=False):
         for number, (inputs, targets) in enumerate(batches):
             args, kwargs = call_arguments(inputs)
             with accepting(f"batch {number} of data", "the smaller model"):
