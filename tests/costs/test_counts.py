@@ -111,6 +111,7 @@ def contents(model):
     return sum(t.numel() * t.element_size() for t in stored(model).values())
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
 def test_recurrent_layers_with_projections_are_frozen_and_counted():
     class Projected(nn.Module):
         def __init__(self):
