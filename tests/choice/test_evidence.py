@@ -161,6 +161,22 @@ def test_batch_sizes_do_not_change_the_scale():
     torch.testing.assert_close(order_units(one).worth, order_units(each).worth)
 
 
+def test_rows_of_nothing_change_nothing():
+    """Batches of fewer positions, against the same with positions that do nothing."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 3)).double()
+    long, short = torch.randn(5, 7, 4).double(), torch.randn(5, 2, 4).double()
+    groups = find_groups(model, long)
+    (both,) = measure(model, groups, [(short, None), (long, None)], total)
+    (turned,) = measure(model, groups, [(long, None), (short, None)], total)
+    torch.testing.assert_close(order_units(both).worth, order_units(turned).worth)
+    (alone,) = measure(model, groups, [(long, None)], total)
+    assert both.readers[0].activations.shape == (
+        10,
+        *alone.readers[0].gradients[0].shape,
+    )
+
+
 def test_rows_are_divided_among_examples():
     tensor = torch.arange(24.0).view(6, 4, 1)
     assert torch.equal(by_example(tensor, 6), tensor)

@@ -125,10 +125,21 @@ def test_inputs_that_never_change_leave_the_matrix_as_it_is():
     torch.testing.assert_close(sums.solve(start).matrix, start.double())
 
 
-def test_numbers_that_are_none_leave_the_matrix_as_it_is():
+def test_rows_that_are_not_finite_tell_nothing():
     inputs, targets = rows()
-    inputs[3] = torch.nan
-    sums = LeastSquares()
+    inputs[3], targets[5] = torch.nan, torch.inf
+    sums, others = LeastSquares(), LeastSquares()
     sums.add(inputs, targets)
+    is_finite = torch.ones(len(inputs), dtype=torch.bool)
+    is_finite[[3, 5]] = False
+    others.add(inputs[is_finite], targets[is_finite])
+    start = torch.zeros(1, 7, 3).double()
+    assert torch.equal(sums.solve(start).matrix, others.solve(start).matrix)
+
+
+def test_numbers_that_overflow_leave_the_matrix_as_it_is():
+    inputs, targets = rows()
+    sums = LeastSquares()
+    sums.add(inputs * 1e200, targets)
     start = torch.zeros(1, 7, 3).double()
     assert torch.equal(sums.solve(start).matrix, start)

@@ -180,14 +180,51 @@ def test_no_batches_is_an_error():
         remove(model, batches[0], keep=KEEP, refit=[])
 
 
-def test_an_error_of_the_model_is_shown_and_no_thread_stays():
+def test_a_batch_that_the_model_does_not_accept_is_named_and_no_thread_stays():
     import threading
 
     model, batches = conv_net()
     before = threading.active_count()
-    with pytest.raises(RuntimeError, match="channels"):
+    with pytest.raises(ArgumentError, match=r"accept batch 1: RuntimeError.*channels"):
         remove(model, batches[0], keep=KEEP, refit=[batches[0], torch.rand(2, 5, 8, 8)])
     assert threading.active_count() == before
+
+
+def test_an_example_that_is_not_finite_is_left_out():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 6), nn.BatchNorm1d(6), nn.Linear(6, 2)
+    ).eval()
+    rows = torch.randn(40, 3)
+    holed = torch.cat([rows[:9], torch.full((1, 3), torch.nan), rows[9:]])
+    found, expected = (
+        remove(model, rows[:4], keep=KEEP, refit=[some]) for some in (holed, rows)
+    )
+    for name, value in expected.state_dict().items():
+        assert torch.equal(found.state_dict()[name], value)
+
+
+def test_where_nothing_is_finite_nothing_is_fitted():
+    model, batches = conv_net()
+    groups = find_groups(model, batches[0])
+    none = [batch * torch.nan for batch in batches]
+    found = removal(model, batches[0], groups, keep=KEEP, refit=none)
+    expected = remove(model, batches[0], keep=KEEP)
+    assert torch.equal(found.model(batches[0]), expected(batches[0]))
+    assert found.refit is not None
+    assert "never finite" in found.refit.skipped["3.weight"]
+
+
+def test_a_layer_that_stands_twice_is_fitted_once_and_said_once():
+    torch.manual_seed(0)
+    twice = nn.Linear(8, 8)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), twice, nn.ReLU(), twice)
+    model.append(nn.Linear(8, 2))
+    x = torch.randn(64, 3)
+    found = removal(model, x, find_groups(model, x), keep=KEEP, refit=[x])
+    assert found.refit is not None
+    assert [fit.weight for fit in found.refit.readers] == ["2.weight", "5.weight"]
+    assert not found.refit.skipped
 
 
 class Random(nn.Module):

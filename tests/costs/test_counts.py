@@ -14,8 +14,8 @@ from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.plan import plan_removal
 from zoo import ZOO, analysed, call
 
-# The flop counter skips bilinear layers, we skip recurrent layers with projections.
-UNCOUNTED = {"bilinear", "projected_lstm"}
+# The flop counter skips bilinear layers.
+UNCOUNTED = {"bilinear"}
 # Laws of the graph are checked on the whole zoo; here every fourth will do in a hurry.
 NAMES = [
     pytest.param(name, marks=[pytest.mark.slow] if number % 4 else [])
@@ -109,3 +109,19 @@ def stored(model):
 
 def contents(model):
     return sum(t.numel() * t.element_size() for t in stored(model).values())
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections:UserWarning")  # torch's own
+def test_recurrent_layers_with_projections_are_frozen_and_counted():
+    class Projected(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.LSTM(7, 17, proj_size=5, batch_first=True)
+            self.hidden, self.out = nn.Linear(5, 11), nn.Linear(11, 3)
+
+        def forward(self, x):
+            return self.out(self.hidden(self.layer(x)[0][:, -1]).relu())
+
+    model, x = Projected(), torch.rand(2, 9, 7)
+    each_step = 4 * 17 * (7 + 5) + 17 * 5
+    assert find_groups(model, x).macs() == 2 * (9 * each_step + 5 * 11 + 11 * 3)

@@ -375,6 +375,146 @@ def test_errors_say_what_to_do(digits):
         )
 
 
+def small_net():
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(8, 12), nn.BatchNorm1d(12), nn.ReLU(), nn.Linear(12, 3)
+    )
+    data = [(torch.randn(16, 8), torch.randint(3, (16,))) for _ in range(4)]
+    return model, data
+
+
+HALF = dp.Budget(macs=0.5)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [torch.inference_mode, torch.no_grad, lambda: torch.autocast("cpu")],
+    ids=["inference", "no_grad", "autocast"],
+)
+def test_what_is_around_the_call_changes_nothing(around):
+    model, data = small_net()
+    expected = dp.shrink(model, data, F.cross_entropy, HALF)
+    with around():
+        small = dp.shrink(
+            model, [(x.clone(), y.clone()) for x, y in data], F.cross_entropy, HALF
+        )
+    for one, other in zip(small.parameters(), expected.parameters(), strict=True):
+        assert torch.equal(one, other)
+    F.cross_entropy(small.train()(data[0][0]), data[0][1]).backward()
+
+
+def test_batches_may_be_made_in_inference_mode():
+    model, data = small_net()
+    with torch.inference_mode():
+        made = [(x.clone(), y.clone()) for x, y in data]
+    dp.shrink(model, made, F.cross_entropy, HALF)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [torch.randn(16, 7), torch.randn(16, 8).double(), None, "text"],
+    ids=["shape", "type", "none", "text"],
+)
+def test_a_later_batch_that_the_model_does_not_accept_is_named(batch):
+    model, data = small_net()
+    before = copy.deepcopy(model.state_dict())
+    data[2] = batch, data[2][1]
+    with pytest.raises(ArgumentError, match="does not accept batch 2 of data: "):
+        dp.shrink(model, data, F.cross_entropy, HALF)
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert all(p.requires_grad and p.grad is None for p in model.parameters())
+
+
+def twice_backward(outputs, targets):
+    value = F.cross_entropy(outputs, targets)
+    value.backward()
+    return value
+
+
+LOSSES = {
+    "key": (lambda *_: {}["logits"], "batch 0 of data: KeyError: 'logits'"),
+    "division": (lambda *_: 1 / 0, "batch 0 of data: ZeroDivisionError"),
+    "number": (lambda o, _: float(o.detach().mean()), "tensor of real numbers, got"),
+    "whole": (lambda o, y: (o.argmax(1) == y).sum(), "real numbers, got a tensor of i"),
+    "complex": (lambda o, _: o.mean() * 1j, "real numbers, got a tensor of complex"),
+    "nan": (lambda o, _: o.mean() * torch.nan, "loss of batch 0 of data is nan"),
+    "empty": (lambda o, _: o[:0], "loss of batch 0 of data is nan"),
+    "detached": (lambda o, _: o.detach().mean(), "the loss has no gradient"),
+    "accuracy": (lambda o, y: (o.argmax(1) == y).float().mean(), "no gradient"),
+    "no_grad": (torch.no_grad()(F.cross_entropy), "the loss has no gradient"),
+    "backward": (twice_backward, "gradient of the loss cannot be computed"),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_that_tells_nothing_is_refused(name):
+    model, data = small_net()
+    loss, message = LOSSES[name]
+    with pytest.raises(ArgumentError, match=message):
+        dp.shrink(model, data, loss, HALF)
+    assert all(p.requires_grad and p.grad is None for p in model.parameters())
+
+
+def test_the_model_is_looked_at_before_the_data():
+    model, data = small_net()
+    with pytest.raises(ArgumentError, match="wrapped in DataParallel"):
+        dp.shrink(nn.DataParallel(model), data, F.cross_entropy, HALF)
+    with pytest.raises(ArgumentError, match="on the meta device"):
+        dp.shrink(model.to("meta"), data, F.cross_entropy, HALF)
+
+
+class Writes(nn.Module):
+    """Changes its buffers, attributes and weights whenever it runs."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(9, 8, max_norm=0.5)
+        self.make, self.read = nn.Linear(8, 12), nn.Linear(12, 3)
+        self.register_buffer("runs", torch.tensor(0))
+        self.seen = []
+
+    def forward(self, x):
+        self.runs += 1
+        self.seen.append(x.shape)
+        return self.read(self.make(self.table(x)).relu())
+
+
+def test_what_forward_passes_write_is_put_back():
+    torch.manual_seed(0)
+    model = Writes()
+    state = copy.deepcopy(model.state_dict())
+    data = [(torch.randint(9, (16,)), torch.randint(3, (16,))) for _ in range(3)]
+    small = dp.shrink(model, data, F.cross_entropy, HALF)
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+    assert model.seen == small.seen == []
+    assert small.runs == 0
+    assert torch.equal(small.table.weight, state["table.weight"])
+
+
+def test_batches_may_be_of_different_lengths():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 12), nn.ReLU())
+    model.append(nn.Linear(12, 9))
+    data = [(torch.randint(9, (6, n)),) * 2 for n in (7, 3, 1)]
+    found = shrinkage(model, data, lambda o, y: F.cross_entropy(o.mT, y), HALF)
+    assert all(group.is_compensated for group in found.report.groups)
+
+
+def test_an_empty_batch_is_named():
+    model, data = small_net()
+    data[1] = data[1][0][:0], data[1][1][:0]
+    loss = nn.CrossEntropyLoss(reduction="sum")
+    with pytest.raises(ArgumentError, match="batch 1 of data holds no examples"):
+        dp.shrink(model, data, loss, HALF)
+
+
+def test_one_example_may_be_all_that_is_fitted_to():
+    model, data = small_net()
+    small = dp.shrink(model, data, F.cross_entropy, HALF, fitting=1)
+    assert small[0].out_features == 6
+
+
 def test_single_units_are_left_where_two_are_too_many(digits):
     model, data, _ = digits
     budget = dp.Budget(macs=0.03)

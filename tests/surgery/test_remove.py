@@ -33,6 +33,18 @@ def test_the_result_is_a_smaller_model_of_the_same_class():
     assert str(small) == str(Net()).replace("12", "7")
 
 
+@pytest.mark.parametrize("refit", [None, [torch.rand(16, 3, 8, 8)]])
+def test_what_is_around_the_call_changes_nothing(refit):
+    model = Net()
+    expected = remove(model, X, keep=keep(7), refit=refit).state_dict()
+    for around in (torch.inference_mode(), torch.autocast("cpu")):
+        with around:
+            small = remove(model, X, keep=keep(7), refit=refit)
+        small.train()(X).sum().backward()
+        for name, parameter in small.named_parameters():
+            assert torch.equal(parameter, expected[name])
+
+
 def test_the_plan_comes_with_its_certificate():
     model = Net()
     result = removal(model, X, find_groups(model, X), keep=keep(7))

@@ -23,12 +23,23 @@ from typing import Any, Final, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from diffprune._choice.examples import batch_size, from_few
 from diffprune._choice.forward import AtMap, Compute, names_of, run_watched
 from diffprune._choice.linear_maps import LinearMap
+from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Float, Int
-from diffprune._graph import ExampleInputs, Groups, PruneGroup, mode, unit_numbers
+from diffprune._graph import (
+    ExampleInputs,
+    Groups,
+    PruneGroup,
+    accepting,
+    mode,
+    unchanged,
+    unit_numbers,
+)
+from diffprune.errors import ArgumentError
 
 Batch: TypeAlias = tuple[ExampleInputs, Any]
 """Inputs of the model, and the targets of the loss."""
@@ -88,17 +99,25 @@ def measure(
         groups: Its groups.
         batches: Inputs and targets.
         loss: From outputs and targets to their loss.
+
+    Raises:
+        ArgumentError: If the model does not accept a batch, or the loss has no
+            gradient.
     """
     held = [*batches]
     examples = sum(batch_size(inputs) for inputs, _ in held)
-    with mode(model, training=False):
+    with unchanged(model), mode(model, training=False), torch.enable_grad():
         seen = from_few(partial(_weights_of_maps, model), held[0][0])
         listener = Listener(model, [*groups], examples, seen)
         unheard = [group for group in groups if group.name not in listener.groups]
         slopes = _Slopes(model, unheard)
         with _only_these_learn(model, slopes.parameters):
-            for inputs, targets in held:
-                _run_batch(model, listener, slopes, inputs, targets, loss)
+            for number, (inputs, targets) in enumerate(held):
+                with accepting(f"batch {number} of data"):
+                    found = _run_watched(model, listener, inputs)
+                _go_back(loss(found, targets), batch_size(inputs))
+                listener.end_batch()
+                slopes.end_batch(batch_size(inputs))
     return tuple(
         GroupEvidence(
             group.name, group.size, listener.heard(group.name), slopes.squares(group)
@@ -120,24 +139,31 @@ def _weights_of_maps(model: nn.Module, inputs: ExampleInputs) -> set[str]:
     return seen
 
 
-def _run_batch(
-    model: nn.Module,
-    listener: "Listener",
-    slopes: "_Slopes",
-    inputs: ExampleInputs,
-    targets: object,
-    loss: Loss,
-) -> None:
+def _run_watched(
+    model: nn.Module, listener: "Listener", inputs: ExampleInputs
+) -> object:
     names, count = names_of(model), batch_size(inputs)
     at_map = listener.at_map(lambda weight: names.get(id(weight), ""), count)
-    with torch.enable_grad():
-        value = loss(run_watched(model, inputs, at_map), targets)
-        # A mean over examples is what they contribute, over their number.
-        total = value * count if value.ndim == 0 else value.sum()
-        if total.requires_grad:  # else nothing is measured
-            total.backward()
-    listener.end_batch()
-    slopes.end_batch(count)
+    return run_watched(model, inputs, at_map)
+
+
+def _go_back(loss: Tensor, count: int) -> None:
+    """Backward from the loss of so many examples."""
+    # A mean over examples is what they contribute, over their number.
+    total = loss * count if loss.ndim == 0 else loss.sum()
+    if not total.requires_grad:
+        raise ArgumentError(
+            "the loss has no gradient, so it does not say what units are worth: it, or "
+            "the model, runs within `torch.no_grad()`, detaches, or counts.\n"
+            "Pass a loss that the model could be trained with."
+        )
+    try:
+        total.backward()
+    except RuntimeError as error:
+        raise ArgumentError(
+            f"the gradient of the loss cannot be computed: {error}\n"
+            "Pass a model and a loss that could be trained as they are."
+        ) from error
 
 
 @contextmanager
@@ -227,6 +253,7 @@ class Listener:
         """The passes since then are none: nothing was heard in them."""
         self.count, self._passes = position
 
+    @own_modes()
     def end_batch(self, scale: float = 1.0) -> None:
         """Sum up what was heard since the last time, gradients times this factor."""
         for tap in self._taps:
@@ -379,7 +406,15 @@ class _Tap:
             for x, _, total in self.rows
         ]
         gradients = [u for _, u, _ in self.rows]
-        return ReaderEvidence(covariance, torch.cat(activations), torch.cat(gradients))
+        return ReaderEvidence(covariance, _joined(activations), _joined(gradients))
+
+
+def _joined(
+    parts: Sequence[Float[Tensor, "some rows features"]],
+) -> Float[Tensor, "examples rows features"]:
+    """All examples; those of shorter batches get rows of zeros, which add nothing."""
+    most = max(part.shape[1] for part in parts)
+    return torch.cat([F.pad(part, (0, 0, 0, most - part.shape[1])) for part in parts])
 
 
 def by_example(tensor: Tensor, count: int) -> Float[Tensor, "examples rows features"]:

@@ -63,11 +63,18 @@ class LeastSquares:
         inputs: Float[Tensor, "rows groups features"],
         targets: Float[Tensor, "rows groups outputs"],
     ) -> None:
-        """Take some more rows into account."""
+        """Take some more rows into account; those that are not finite tell nothing."""
+        is_finite = _are_finite(inputs) & _are_finite(targets)
+        inputs, targets = inputs[is_finite], targets[is_finite]
         held = torch.arange(len(inputs)) % _HELD_OUT == _HELD_OUT - 1
         held = held.to(inputs.device)
         self._fitted.add(inputs[~held], targets[~held])
         self._held.add(inputs[held], targets[held])
+
+    @property
+    def count(self) -> int:
+        """How many rows there are to fit to."""
+        return self._fitted.count
 
     def solve(
         self,
@@ -105,6 +112,11 @@ def _pulled(
     if bool(info.any()):  # numbers that overflowed, or are not numbers
         return torch.zeros_like(left)
     return torch.cholesky_solve(left, factor)
+
+
+def _are_finite(rows: Tensor) -> Tensor:
+    """Which rows hold nothing but finite numbers."""
+    return rows.isfinite().flatten(1).all(1)
 
 
 def _part(left: float, whole: float) -> float:

@@ -24,7 +24,7 @@ from diffprune._choice.lockstep import Pausable
 from diffprune._choice.watch import FunctionCall
 from diffprune._core.copying import copied
 from diffprune._core.types import Int
-from diffprune._graph import ExampleInputs, mode, narrow
+from diffprune._graph import ExampleInputs, accepting, mode, narrow, unchanged
 from diffprune.errors import ArgumentError
 
 Kept: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
@@ -99,7 +99,8 @@ def refit_(
         By how much the error of each layer fell.
 
     Raises:
-        ArgumentError: If there are no batches, or batches run different layers.
+        ArgumentError: If there are no batches, one of the networks does not accept one,
+            or batches run different layers.
     """
     held = [*batches]
     if not held:
@@ -109,6 +110,8 @@ def refit_(
         )
     with (
         torch.no_grad(),
+        unchanged(small) as written,
+        unchanged(whole),
         mode(small, training=False),
         mode(whole, training=False),
         narrow(whole),  # so that rows come in the order they have in the small one
@@ -117,6 +120,8 @@ def refit_(
         session = _Session(small, whole, kept, uses, ridge)
         session.fit_shared_(held)
         session.fit_in_order_(held)
+        for statistics in session.estimated:
+            written.pop(statistics, None)
     return session.result(read)
 
 
@@ -138,6 +143,13 @@ class _Uses:
     def shared(self) -> frozenset[str]:
         """Weights of several linear maps."""
         return frozenset(name for name, times in self.maps.items() if times > 1)
+
+
+def _first_names(model: nn.Module) -> dict[str, str]:
+    """By every name of a parameter, the first it has."""
+    names = names_of(model)
+    named = model.named_parameters(remove_duplicate=False)
+    return {name: names[id(parameter)] for name, parameter in named}
 
 
 def _uses(model: nn.Module, inputs: ExampleInputs) -> _Uses:
@@ -184,7 +196,11 @@ class _Stop:
 
 @final
 class _Session:
-    """One refit: what is known of both networks, and what was done."""
+    """One refit: what is known of both networks, and what was done.
+
+    Attributes:
+        estimated: Running statistics that are others now.
+    """
 
     def __init__(
         self, small: nn.Module, whole: nn.Module, kept: Kept, uses: _Uses, ridge: float
@@ -192,6 +208,7 @@ class _Session:
         self._small, self._whole, self._kept = small, whole, kept
         self._uses, self._ridge = uses, ridge
         self._readers, self._norms = list[ReaderFit](), list[str]()
+        self.estimated = list[Tensor]()
         self._skipped = dict.fromkeys(
             sorted(uses.others & uses.maps.keys()),
             "because it has another use, too, which a fit would spoil",
@@ -199,7 +216,8 @@ class _Session:
 
     def result(self, read: Collection[str]) -> Refit:
         """What was done; of the weights that lost inputs, why some were left."""
-        lost = {name for name in read if name in self._kept}
+        first = _first_names(self._whole)
+        lost = {first.get(name, name) for name in read if name in self._kept}
         done = {reader.weight for reader in self._readers}
         why = "because it is not the plain weight of a linear map or a convolution"
         skipped = {
@@ -228,11 +246,13 @@ class _Session:
                 sums[name].add(_wide(inputs), self._kept_outputs(name, found, aims))
             return y
 
-        if self._uses.shared:
-            for inputs in batches:
+        for number, inputs in enumerate(batches if self._uses.shared else ()):
+            with accepting(f"batch {number}"):
                 run_watched(self._whole, inputs, at_map)
         weights = dict(self._small.named_parameters())
         for name, found in maps.items():
+            if not self._has_rows(name, sums[name]):
+                continue
             fit = sums[name].solve(found.matrix(weights[name]), ridge=self._ridge)
             self._set_(name, found, weights[name], None, fit)
 
@@ -260,8 +280,11 @@ class _Session:
 
     def fit_in_order_(self, batches: Sequence[ExampleInputs]) -> None:
         """Fit all others in the order they run, on what the small network gives."""
-        small = [Pausable(self._walk(self._small, b)) for b in batches]
-        whole = [Pausable(self._walk(self._whole, b, is_whole=True)) for b in batches]
+        numbered = [*enumerate(batches)]
+        small = [Pausable(self._walk(self._small, *one)) for one in numbered]
+        whole = [
+            Pausable(self._walk(self._whole, *one, is_whole=True)) for one in numbered
+        ]
         try:
             for stops in zip_longest(*small):
                 name = next(stop.name for stop in stops if stop is not None)
@@ -271,7 +294,12 @@ class _Session:
                 walk.close()
 
     def _walk(
-        self, model: nn.Module, inputs: ExampleInputs, *, is_whole: bool = False
+        self,
+        model: nn.Module,
+        number: int,
+        inputs: ExampleInputs,
+        *,
+        is_whole: bool = False,
     ) -> Callable[[Callable[[_Stop], None]], None]:
         """A forward pass that waits: before a map in the small network, else behind."""
         # A module that keeps something during its forward pass must not share it with
@@ -279,6 +307,7 @@ class _Session:
         tensors = [*model.parameters(), *model.buffers()]
         own = copied(model, {id(tensor): tensor for tensor in tensors})
         names = names_of(model)
+        who = "the model" if is_whole else "the smaller model"
 
         def run(pause: Callable[[_Stop], None]) -> None:
             def at_map(found: LinearMap, compute: Compute) -> Tensor:
@@ -298,7 +327,7 @@ class _Session:
                     pause(_Stop(names[id(both[0])], call.args[0], statistics=both))
                 return call.run()
 
-            with torch.no_grad():
+            with torch.no_grad(), accepting(f"batch {number}", who):
                 run_watched(own, inputs, at_map, otherwise)
 
         return run
@@ -346,9 +375,17 @@ class _Session:
             aims = whole.map.outputs(whole.y, rows)
             groups = inputs.shape[1]
             sums.add(_wide(inputs), self._kept_outputs(name, whole.map, aims, groups))
+        if not self._has_rows(name, sums):
+            return
         offset = None if is_before_norm else first.bias
         fit = sums.solve(start, offset=offset, ridge=self._ridge)
         self._set_(name, first, first.weight, first.bias, fit)
+
+    def _has_rows(self, name: str, sums: LeastSquares) -> bool:
+        """Whether there is something to fit a weight to."""
+        if not sums.count:
+            self._skipped[name] = "because what it reads or returns is never finite"
+        return bool(sums.count)
 
     def _set_(
         self,
@@ -377,12 +414,16 @@ class _Session:
         assert stops[0].statistics is not None  # noqa: S101 - it waits at a norm
         mean, variance = stops[0].statistics
         rows = [_wide(stop.x.movedim(1, -1).flatten(0, -2)) for stop in stops]
+        rows = [some[some.isfinite().all(1)] for some in rows]
         count = sum(map(len, rows))
+        if not count:
+            return
         total = torch.stack([part.double().sum(0) for part in rows]).sum(0)
         centre = total / count
         squares = [(part.double() - centre).square().sum(0) for part in rows]
         mean.copy_(centre)
         variance.copy_(torch.stack(squares).sum(0) / max(1, count - 1))
+        self.estimated += mean, variance
         self._norms.append(stops[0].name)
 
 

@@ -6,7 +6,7 @@ places. Only the places are copied, and the numbers of tensors that will be over
 
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any, Final, TypeAlias, final
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core.lending import Lend
+from diffprune._core.own_modes import own_modes
 
 _OURS: Final = "diffprune."
 _Loan: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
@@ -95,9 +96,10 @@ def all_or_nothing(
 ) -> Generator[Lend]:
     """Put everything back that these objects hold if the block raises.
 
-    What is made in the block can be trained, even within `torch.inference_mode()`. The
-    block gets a function that lends tensors the memory of others. They have it until
-    the block ends. What is in it then is copied into their own, for all in one step.
+    What is made in the block can be trained, even within `torch.inference_mode()`, and
+    numbers keep their precision, even within `torch.autocast()`. The block gets a
+    function that lends tensors the memory of others. They have it until the block ends.
+    What is in it then is copied into their own, for all in one step.
 
     Args:
         *roots: Models, optimizers, pruners.
@@ -117,9 +119,7 @@ def all_or_nothing(
     """
     before, is_over = Snapshot(roots, overwritten), None
     try:
-        with ExitStack() as stack:
-            if torch.is_inference_mode_enabled():
-                stack.enter_context(torch.inference_mode(mode=False))
+        with own_modes():
             is_over = torch.tensor(0, device="cpu")
             yield before.lend_
             before.settle_(is_over)

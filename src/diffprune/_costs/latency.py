@@ -22,7 +22,7 @@ from diffprune._costs.network import Network
 from diffprune._costs.op_timing import Operation, operations
 from diffprune._costs.polynomial import Polynomial
 from diffprune._costs.scale import FRACTIONS, Scale, make_scale, narrowed
-from diffprune._graph import Atom, ExampleInputs, call_arguments, mode
+from diffprune._graph import Atom, ExampleInputs, call_arguments, mode, unchanged
 
 Scales: TypeAlias = tuple[Scale, Scale]
 _TURNS: Final = 3
@@ -111,6 +111,7 @@ def measure_in_turns(models: Sequence[nn.Module], inputs: ExampleInputs) -> list
     runs = [_forward(model, inputs) for model in models]
     with torch.no_grad(), ExitStack() as modes:
         for model in models:
+            modes.enter_context(unchanged(model))
             modes.enter_context(mode(model, training=False))
         start, turns = time.monotonic(), list[list[float]]()
         while len(turns) < _TURNS or time.monotonic() < start + 2 * THOROUGHLY:

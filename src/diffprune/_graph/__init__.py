@@ -60,6 +60,7 @@ from diffprune._graph.rule_api import (
 from diffprune._graph.tracing import (
     ExampleInputs as ExampleInputs,
     Trace as Trace,
+    accepting as accepting,
     as_written as as_written,
     call_arguments as call_arguments,
     check_accepts as check_accepts,
@@ -67,6 +68,7 @@ from diffprune._graph.tracing import (
     mode as mode,
     quiet as quiet,
     trace as trace,
+    unchanged as unchanged,
 )
 from diffprune._graph.zeros import (
     Memory as Memory,

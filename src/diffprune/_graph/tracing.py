@@ -100,6 +100,31 @@ def untouched(model: nn.Module) -> Generator[None]:
 
 
 @contextmanager
+def unchanged(model: nn.Module) -> Generator[dict[Tensor, Tensor]]:
+    """Put back, too, what forward passes write into tensors, such as counters.
+
+    The block gets those tensors with their values; what it takes out stays changed.
+
+    Examples:
+        >>> norm = nn.BatchNorm1d(2)
+        >>> with unchanged(norm):
+        ...     _ = norm(torch.rand(3, 2))
+        >>> norm.num_batches_tracked.item()
+        0
+    """
+    tensors = [*model.buffers(), *(weight for _, weight in _normalised_in_place(model))]
+    written = {tensor: tensor.detach().clone() for tensor in tensors}
+    try:
+        with untouched(model):
+            yield written
+    finally:
+        with torch.no_grad():
+            for tensor, value in written.items():
+                if not torch.equal(tensor, value):
+                    tensor.copy_(value)
+
+
+@contextmanager
 def as_written(model: nn.Module) -> Generator[None]:
     """Let a model compute in its own precision, whatever surrounds it.
 
@@ -377,15 +402,33 @@ def check_accepts(
     args, kwargs = call_arguments(inputs)
     written = {name: buffer.clone() for name, buffer in model.named_buffers()}
     written |= {n: p.detach().clone() for n, p in _normalised_in_place(model)}
+    with (
+        accepting(what, who),
+        untouched(model),
+        mode(model, training=False),
+        as_written(model),
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+    ):
+        functional_call(model, written, args, kwargs)
+
+
+@contextmanager
+def accepting(what: str, who: str = "the model") -> Generator[None]:
+    """Whatever a model raises in this block is said to be about its inputs.
+
+    Raises:
+        ArgumentError: If it raises something.
+
+    Examples:
+        >>> with accepting("batch 3"):
+        ...     nn.Linear(2, 3)(torch.ones(1))
+        Traceback (most recent call last):
+        ...
+        diffprune.errors.ArgumentError: the model does not accept batch 3: RuntimeErr...
+    """
     try:
-        with (
-            untouched(model),
-            mode(model, training=False),
-            as_written(model),
-            torch.random.fork_rng(devices=[]),
-            torch.no_grad(),
-        ):
-            functional_call(model, written, args, kwargs)
+        yield
     except Exception as error:
         raise ArgumentError(
             f"{who} does not accept {what}: "

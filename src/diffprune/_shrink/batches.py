@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from diffprune._choice import Batch
 from diffprune._choice.examples import batch_size, first_examples
-from diffprune._graph import ExampleInputs, call_arguments, mode
+from diffprune._graph import ExampleInputs, call_arguments, mode, unchanged
 from diffprune.errors import ArgumentError
 
 
@@ -80,7 +80,7 @@ class Batches:
 
     def _returned(self, inputs: ExampleInputs) -> object:
         args, kwargs = call_arguments(inputs)
-        with mode(self._model, training=False):
+        with unchanged(self._model), mode(self._model, training=False):
             return self._model(*args, **kwargs)
 
     def _all(self) -> Iterator[Batch]:
@@ -91,8 +91,13 @@ class Batches:
     def _next(self) -> Batch | None:
         """Read one more batch."""
         for batch in self._rest:
-            self._read.append(_pair(batch))
-            return self._read[-1]
+            pair = _pair(pytree.tree_map_only(Tensor, _as_usual, batch))
+            if not batch_size(pair[0]):
+                raise ArgumentError(
+                    f"batch {len(self._read)} of data holds no examples: leave it out."
+                )
+            self._read.append(pair)
+            return pair
         return None
 
 
@@ -100,6 +105,11 @@ def _are_close(one: Tensor, other: Tensor) -> bool:
     if one.shape != other.shape:
         return False
     return torch.allclose(one, other, 1e-2, 1e-4, equal_nan=True)
+
+
+def _as_usual(tensor: Tensor) -> Tensor:
+    """A tensor that gradients can go through, though not made for that."""
+    return tensor.clone() if tensor.is_inference() else tensor
 
 
 def _cut(batch: Batch, examples: int) -> Batch:

@@ -28,16 +28,20 @@ from diffprune._choice import (
 from diffprune._choice.examples import batch_size
 from diffprune._core.arguments import shown
 from diffprune._core.door import door
+from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool, Count
 from diffprune._costs.counts import macs
 from diffprune._costs.network import Network
 from diffprune._graph import (
     Groups,
     Norms,
+    accepting,
     call_arguments,
     check_accepts,
+    check_plain,
     find_groups,
     mode,
+    unchanged,
 )
 from diffprune._shrink.batches import Batches
 from diffprune._shrink.timed_widths import as_tensor, fitting_units
@@ -206,6 +210,7 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
     return found.model
 
 
+@own_modes()
 def shrinkage(  # noqa: PLR0913 - as above
     model: ModuleT,
     data: Iterable[Any],
@@ -222,6 +227,7 @@ def shrinkage(  # noqa: PLR0913 - as above
 ) -> Shrinkage[ModuleT]:
     """Like `shrink`, with the report beside the model."""
     tell = progress or _silent
+    check_plain(model)
     batches = Batches(data, model)
     # A latency is that of a whole batch.
     is_timed = budget.latency is not None
@@ -233,7 +239,7 @@ def shrinkage(  # noqa: PLR0913 - as above
     network = Network(model, inputs, groups, [*groups])
     limits = _limits(budget, network, round_to)
     fitting = fitting or _affordable(network)
-    chosen_by = batches.first(choosing or min(CHOOSING, fitting // 2))
+    chosen_by = batches.first(choosing or min(CHOOSING, max(1, fitting // 2)))
     tell("measuring units", 0, 1)
     known_loss = _MeanLoss(loss)
     leaving = choose_order(model, groups, chosen_by, known_loss, tell)
@@ -324,12 +330,14 @@ class _MeanLoss:
 
     def __init__(self, loss: Loss) -> None:
         self._loss, self._total, self._count = loss, 0.0, 0
+        self._batches = 0
 
     def __call__(self, outputs: object, targets: object) -> Tensor:
-        value = _checked_loss(self._loss, outputs, targets)
+        value = _checked_loss(self._loss, outputs, targets, self._batches)
         size = batch_size(targets)
         self._total += float(value.detach().mean()) * size
         self._count += size
+        self._batches += 1
         return value
 
     @property
@@ -337,19 +345,23 @@ class _MeanLoss:
         return self._total / self._count
 
 
-def _checked_loss(loss: Loss, outputs: object, targets: object) -> Tensor:
-    """The loss, or what is wrong with it in the words of this library."""
+def _checked_loss(loss: Loss, outputs: object, targets: object, number: int) -> Tensor:
+    """The loss of a batch, or what is wrong with it in the words of this library."""
     try:
         value: Any = loss(outputs, targets)
-    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except Exception as error:
         raise ArgumentError(
-            "the loss does not take what the model returns and the targets in data: "
-            f"{type(error).__name__}: {error}"
+            "the loss does not take what the model returns and the targets in batch "
+            f"{number} of data: {type(error).__name__}: {error}"
         ) from error
-    if not isinstance(value, Tensor) or not bool(value.isfinite().all()):
+    if not isinstance(value, Tensor) or not value.is_floating_point():
         raise ArgumentError(
-            "the loss must return a tensor of finite numbers for the batches of data, "
-            f"got {shown(value)}."
+            f"the loss must return a tensor of real numbers, got {shown(value)}."
+        )
+    if not value.numel() or not bool(value.isfinite().all()):
+        raise ArgumentError(
+            f"the loss of batch {number} of data is {float(value.detach().mean())}, "
+            "where a finite number is expected.\nLeave out examples that have none."
         )
     return value
 
@@ -358,8 +370,10 @@ def _checked_loss(loss: Loss, outputs: object, targets: object) -> Tensor:
 def mean_loss(model: nn.Module, batches: Sequence[Batch], loss: Loss) -> float:
     """Loss per example, in eval mode."""
     found = _MeanLoss(loss)
-    with mode(model, training=False):
-        for inputs, targets in batches:
+    with unchanged(model), mode(model, training=False):
+        for number, (inputs, targets) in enumerate(batches):
             args, kwargs = call_arguments(inputs)
-            found(model(*args, **kwargs), targets)
+            with accepting(f"batch {number} of data", "the smaller model"):
+                outputs = model(*args, **kwargs)
+            found(outputs, targets)
     return found.mean

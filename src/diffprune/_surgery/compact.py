@@ -14,6 +14,7 @@ from torch.nn.utils import prune
 
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool
 from diffprune._graph import (
     Atom,
@@ -79,6 +80,7 @@ def compact(
 
 
 @door
+@own_modes()
 def compaction(
     model: ModuleT,
     example_inputs: ExampleInputs,

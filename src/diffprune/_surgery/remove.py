@@ -11,6 +11,7 @@ from diffprune._choice import Refit, refit_
 from diffprune._core.arguments import check
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool, Count, Float
 from diffprune._graph import (
     ExampleInputs,
@@ -128,6 +129,7 @@ def remove(
 
 
 @door
+@own_modes()
 def removal(
     model: ModuleT,
     example_inputs: ExampleInputs,

@@ -107,6 +107,8 @@ def _refuse(
     why = "recurrent layers with projections are not followed"
     for axis in (axis for value in (x, state, *weights) for axis in value.axes):
         call.freeze(axis, why)
+    for matrix in (weight for weight in weights if len(weight.axes) == 2):
+        call.multiply_adds(*x.axes[:-1], *matrix.axes)
     return call.frozen(why, *call.shape), state.axes
 
 

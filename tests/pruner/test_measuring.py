@@ -1,0 +1,25 @@
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch import nn
+
+import diffprune as dp
+
+
+@pytest.mark.parametrize("around", [nullcontext, lambda: torch.autocast("cpu")])
+def test_steps_may_be_of_different_lengths_and_within_autocast(around):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Embedding(9, 8), nn.Linear(8, 12), nn.ReLU())
+    model.append(nn.Linear(12, 9))
+    texts = [torch.randint(9, (32, n)) for n in (7, 3, 5, 2) * 4]
+    budget = dp.Budget(macs=0.5, steps=len(texts), pretrained=True)
+    pruner = dp.Pruner(model, texts[0], budget=budget)
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-3))
+    for text in texts:
+        with around():
+            loss = nn.functional.cross_entropy(model(text).mT.float(), text)
+            (loss + pruner.penalty()).backward()
+            optimizer.step()
+            pruner.step(optimizer)
+    assert pruner.finalize(optimizer)[1].out_features == 6
