@@ -39,9 +39,8 @@ def door(function: FunctionT) -> FunctionT:
     @functools.wraps(function)
     def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function's
         if not torch.compiler.is_compiling():
-            given = signature.bind(*args, **kwargs).arguments
             hints = _hints(function)
-            for name, value in given.items():
+            for name, value in _given(signature, args, kwargs).items():
                 if name in hints:
                     _check(signature.parameters[name], hints[name], value)
         return function(*args, **kwargs)
@@ -73,6 +72,16 @@ def check_fields(record: object) -> None:
     for name, hint in _hints(type(record)).items():
         if typing.get_origin(hint) is not ClassVar:
             check(name, hint, getattr(record, name))
+
+
+def _given(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """What every argument gets; nothing if the call cannot be."""
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return {}  # Python refuses the call itself, and names the function
 
 
 @functools.cache
