@@ -25,9 +25,14 @@ def own_modes() -> Generator[None]:
         torch.float32
     """
     with ExitStack() as stack:
-        if torch.is_inference_mode_enabled():
-            stack.enter_context(torch.inference_mode(mode=False))
-        for device in _DEVICES:
-            if torch.is_autocast_enabled(device):
-                stack.enter_context(torch.autocast(device, enabled=False))
+        enter_own_modes(stack)
         yield
+
+
+def enter_own_modes(stack: ExitStack) -> None:
+    """The same until a stack ends; for those who may call nothing of ours by then."""
+    if torch.is_inference_mode_enabled():
+        stack.enter_context(torch.inference_mode(mode=False))
+    for device in _DEVICES:
+        if torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))

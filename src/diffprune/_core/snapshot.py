@@ -6,7 +6,7 @@ places. Only the places are copied, and the numbers of tensors that will be over
 
 from collections import deque
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import is_dataclass
 from typing import Any, Final, TypeAlias, final
 
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core.lending import Lend
-from diffprune._core.own_modes import own_modes
+from diffprune._core.own_modes import enter_own_modes
 
 _OURS: Final = "diffprune."
 _Loan: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
@@ -119,7 +119,8 @@ def all_or_nothing(
     """
     before, is_over = Snapshot(roots, overwritten), None
     try:
-        with own_modes():
+        with ExitStack() as stack:
+            enter_own_modes(stack)
             is_over = torch.tensor(0, device="cpu")
             yield before.lend_
             before.settle_(is_over)
