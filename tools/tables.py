@@ -24,6 +24,7 @@ from benchmarks import (
     narrow_norms,
     strengths as strength_runs,
 )
+from benchmarks._run_record import ResultT, RunRecord
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
@@ -217,30 +218,33 @@ def norms_table(root: Path) -> str:
 def plans_table(root: Path) -> str:
     """Errors of networks whose units leave sooner or later."""
     header = ["start", "equal", "network", *closing_plans.PLANS, closing_plans.NARROW]
-    try:
-        found = closing_plans.RUNS.read(root / "results" / "closing_plans.json")
-    except ArgumentError:
-        return _missing(closing_plans.RUNS.command)
-    return _table(header, closing_plans.means(found), "")
+    return _runs_table(root, closing_plans.RUNS, header, closing_plans.means)
 
 
 def factors_table(root: Path) -> str:
     """Errors of networks whose widths, units and weights were chosen differently."""
-    try:
-        found = choice_factors.RUNS.read(root / "results" / "choice_factors.json")
-    except ArgumentError:
-        return _missing(choice_factors.RUNS.command)
     header = ["training", "network", *choice_factors.TITLES]
-    return _table(header, choice_factors.means(found), "")
+    return _runs_table(root, choice_factors.RUNS, header, choice_factors.means)
 
 
 def leaving_table(root: Path) -> str:
     """Errors of networks whose units are dropped, faded, or dropped with a refit."""
+    header = ["network", *leaving_ways.WAYS]
+    return _runs_table(root, leaving_ways.RUNS, header, leaving_ways.means)
+
+
+def _runs_table(
+    root: Path,
+    runs: RunRecord[Any, ResultT],
+    header: Sequence[str],
+    means: Callable[[Sequence[ResultT]], Iterable[Sequence[str]]],
+) -> str:
+    """The means of runs on record, or the command that makes them."""
     try:
-        found = leaving_ways.RUNS.read(root / "results" / "leaving_ways.json")
+        found = runs.read(root / "results" / runs.path.name)
     except ArgumentError:
-        return _missing(leaving_ways.RUNS.command)
-    return _table(["network", *leaving_ways.WAYS], leaving_ways.means(found), "")
+        return _missing(runs.command)
+    return _table(header, means(found), "")
 
 
 TABLES: Final[Mapping[str, MakeTable]] = {
