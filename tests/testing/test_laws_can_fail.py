@@ -10,6 +10,7 @@ from torch import nn, optim
 import diffprune as dp
 from diffprune import surgery, testing
 from diffprune.errors import ArgumentError, RemovalError
+from diffprune.testing import outcomes
 from zoo import ZOO, analysed
 
 
@@ -213,3 +214,21 @@ class TestGate:
     def test_a_gate_that_starts_closed_is_found(self):
         with pytest.raises(AssertionError, match="a fresh gate has closed units"):
             testing.check_gate(Late)
+
+
+class TestPrecision:
+    def test_rounding_in_single_precision_breaks_no_law(self):
+        model = nn.Sequential(
+            *(nn.Conv2d(3, 23, 3), nn.BatchNorm2d(23), nn.ReLU(), nn.Flatten()),
+            *(nn.Linear(23 * 16, 37), nn.ReLU(), nn.Linear(37, 2)),
+        )
+        images = 1000 * torch.rand(4, 3, 6, 6)
+        testing.check_groups(model, images)
+        testing.check_removal(model, images)
+        testing.check_training_commutes(model, images)
+
+    @pytest.mark.parametrize("value", [0.0, torch.finfo().max])
+    def test_nan_and_infinity_are_no_numbers(self, value):
+        for odd in (torch.nan, torch.inf):
+            assert outcomes.is_equal(torch.tensor([odd]), torch.tensor([odd]))
+            assert not outcomes.is_equal(torch.tensor([odd]), torch.tensor([value]))

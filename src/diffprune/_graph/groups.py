@@ -55,6 +55,7 @@ class PruneGroup:
         axes: The tensor dimensions to index together.
         parameters: Parameters that go with one unit.
         macs: Multiply-adds that go with one unit, for the example inputs.
+        atom: What `sizes=` of `Groups.macs` calls these units.
         is_exact: Whether removing closed units changes no output. It does where norms
             take statistics over the units, which `norms="narrow"` allows.
     """
@@ -70,7 +71,13 @@ class PruneGroup:
 
 @dataclass(frozen=True)
 class FrozenAxis:
-    """Units that may not be cut, and why."""
+    """Units that may not be cut, and why.
+
+    Attributes:
+        name: The layer that produces the units.
+        size: How many units there are.
+        reason: Why, the op and the line that say so, and what would free them.
+    """
 
     name: str
     size: int
@@ -205,11 +212,19 @@ class Groups(Sequence[PruneGroup]):
         return _shown(title, self.groups, self.frozen)
 
     def parameters(self, sizes: Mapping[Atom, int] | None = None) -> int:
-        """Number of parameters of the model when atoms have other sizes."""
+        """Number of parameters of the model when atoms have other sizes.
+
+        Args:
+            sizes: By `PruneGroup.atom`, how many units there are; all by default.
+        """
         return sum(volume(axes, sizes or {}) for axes in self.solution.parameters())
 
     def macs(self, sizes: Mapping[Atom, int] | None = None) -> int:
-        """Multiply-adds for the example inputs when atoms have other sizes."""
+        """Multiply-adds for the example inputs when atoms have other sizes.
+
+        Args:
+            sizes: By `PruneGroup.atom`, how many units there are; all by default.
+        """
         return sum(volume(axes, sizes or {}) for axes, _ in self.products)
 
     def macs_by_module(self) -> dict[str, int]:

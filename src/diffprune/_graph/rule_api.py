@@ -370,7 +370,18 @@ def as_rule(rule: Rule) -> OpRule:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """An op of a trace with the values it read and made."""
+    """An op of a trace with the values it read and made.
+
+    Attributes:
+        op: What was called.
+        packet: All overloads of that op; None if it is none of torch's.
+        rule: What is known about the op.
+        call: Where it was called, and what rules may say.
+        args: Its positional arguments, with a `Value` for each tensor.
+        kwargs: Its keyword arguments.
+        outputs: The tensors it made.
+        node: The op in the graph of `torch.fx`.
+    """
 
     op: OpOverload
     packet: OpOverloadPacket | None

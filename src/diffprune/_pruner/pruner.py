@@ -536,6 +536,10 @@ class Pruner(Generic[ModuleT]):
         Then load the model's and the optimizers' own states. A state of an earlier
         moment of the same run brings units back.
 
+        Args:
+            state: What `state_dict` returned.
+            *optimizers: All that train the model.
+
         Raises:
             ArgumentError: If the state is that of another model; nothing has changed.
         """

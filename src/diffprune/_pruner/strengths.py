@@ -19,13 +19,27 @@ Scheduled: TypeAlias = Callable[[float], Strength]
 
 @door
 def by_macs(strength: Amount) -> Callable[[PruneGroup], float]:
-    """A strength per multiply-add: units that need more of them are pushed harder."""
+    """A strength per multiply-add: units that need more of them are pushed harder.
+
+    Args:
+        strength: What one multiply-add of a unit adds to the strength of its gate.
+
+    Returns:
+        For `Pruner(strength=...)`: a function from a group to its strength.
+    """
     return partial(_times, strength, "macs")
 
 
 @door
 def by_parameters(strength: Amount) -> Callable[[PruneGroup], float]:
-    """A strength per parameter: units that have more of them are pushed harder."""
+    """A strength per parameter: units that have more of them are pushed harder.
+
+    Args:
+        strength: What one parameter of a unit adds to the strength of its gate.
+
+    Returns:
+        For `Pruner(strength=...)`: a function from a group to its strength.
+    """
     return partial(_times, strength, "parameters")
 
 

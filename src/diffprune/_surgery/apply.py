@@ -19,7 +19,11 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 @door
 def apply_plan(model: ModuleT, plan: Plan) -> ModuleT:
-    """Return a smaller copy of the model; the original is left as it is.
+    """Return a smaller copy of the model. Outputs are not compared; see `removal`.
+
+    Args:
+        model: Left as it is.
+        plan: From `plan_removal`, on groups of this model.
 
     Raises:
         ArgumentError: If the plan was made for another model.
@@ -43,11 +47,15 @@ def apply_plan(model: ModuleT, plan: Plan) -> ModuleT:
 
 @door
 def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
-    """Make the model smaller in place.
+    """Make the model smaller in place. Outputs are not compared.
 
     Every shrunk parameter becomes a new `Parameter` object: the old one may still be
     held by a loss tensor of an earlier step, and keeps its shape for it. Hooks of the
     old one are hooks of the new one as well.
+
+    Args:
+        model: The model.
+        plan: From `plan_removal`, on groups of this model.
 
     Returns:
         The new tensor for every old one, for whoever else holds the old ones.

@@ -86,7 +86,19 @@ def compaction(
     example_inputs: ExampleInputs,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> Removal[ModuleT]:
-    """Like `compact`, with the plan beside the model."""
+    """Like `compact`, with the plan beside the model.
+
+    Args:
+        model: Left as it is.
+        example_inputs: As for `find_groups`.
+        options: Passed to `find_groups`.
+
+    Returns:
+        The smaller model, and its plan with a certificate.
+
+    Raises:
+        RemovalError: If the smaller model would compute something else.
+    """
     plain = _permanent(model)
     groups = find_groups(plain, example_inputs, **options)
     return compaction_of_groups(plain, example_inputs, groups)

@@ -67,6 +67,9 @@ class Plan:
     def then(self, later: "Plan") -> "Plan":
         """Return the one plan that does what this one and then `later` do.
 
+        Args:
+            later: A plan for the model that this one leaves.
+
         Raises:
             ArgumentError: If `later` keeps what this plan has already removed.
         """

@@ -138,7 +138,24 @@ def removal(
     keep: Mapping[str, Bool[Tensor, " units"]],
     refit: Iterable[ExampleInputs] | None = None,
 ) -> Removal[ModuleT]:
-    """Like `remove`, with groups found before, and the plan beside the model."""
+    """Like `remove`, with groups found before, and the plan beside the model.
+
+    Args:
+        model: Left as it is.
+        example_inputs: As for `find_groups`.
+        groups: Those of the model, from `find_groups`.
+        keep: As for `remove`.
+        refit: As for `remove`.
+
+    Returns:
+        The smaller model, its plan with a certificate, and what was refitted.
+
+    Raises:
+        UnknownNameError: If a name is not that of a group.
+        ArgumentError: If the groups are those of another model, or a mask has the wrong
+            length or type, or keeps nothing where something has to stay.
+        RemovalError: If the smaller model would compute something else.
+    """
     check_same_model(model, groups)
     check_accepts(model, example_inputs)
     keep = checked(groups, keep, may_vanish=True)

@@ -33,6 +33,7 @@ class ApproximateBernoulli(Distribution):
         u: Maps a sample into (0, 1): `"sigmoid"`, `"softmax"` or a callable.
         threshold: The paper's $\beta$, one number or one per unit.
         sharpness: The paper's $\zeta \ge 0$; the larger, the closer to binary.
+        validate_args: As for every distribution of torch.
 
     Examples:
         >>> base = torch.distributions.Normal(torch.tensor([-1.0, 0.0, 1.0]), 1.0)

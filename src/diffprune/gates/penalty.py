@@ -91,6 +91,10 @@ def named_gates(
     """All gates of a kind, by module path; a gate used twice has its first name.
 
     A gate that another gate is made of is no gate of the model.
+
+    Args:
+        model: The model.
+        kind: The class of gates to look for; all by default.
     """
     gates = {name: m for name, m in model.named_modules() if isinstance(m, BaseGate)}
     parts = {part for gate in gates.values() for part in [*gate.modules()][1:]}

@@ -31,6 +31,10 @@ DENSE: Final = "dense:"
 def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
     """Write all parameters and buffers; return the number of bytes.
 
+    Args:
+        model: A model with many zeros in its tensors, as gates of weights leave them.
+        path: The file to write, or to replace.
+
     Raises:
         ArgumentError: If the model's state holds something else than dense tensors, as
             that of quantized layers does; nothing was written.
@@ -68,6 +72,13 @@ def save_sparse(model: nn.Module, path: str | os.PathLike[str]) -> int:
 @door
 def load_sparse(model: ModuleT, path: str | os.PathLike[str]) -> ModuleT:
     """Load what `save_sparse` wrote into a model of the same shapes, in place.
+
+    Args:
+        model: A model of the class and size that was saved.
+        path: The file.
+
+    Returns:
+        The same model.
 
     Raises:
         MissingFileError: If there is no such file.

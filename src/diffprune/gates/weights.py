@@ -70,7 +70,14 @@ def gate_weight(
 
 @door
 def fold_gates(module: ModuleT) -> ModuleT:
-    """Multiply gated parameters by their gates for good, in place; no gate is left."""
+    """Multiply gated parameters by their gates for good, in place; no gate is left.
+
+    Args:
+        module: A model with parameters that `gate_weight` has gated, in any layer.
+
+    Returns:
+        The same module.
+    """
     for layer in list(module.modules()):
         if not parametrize.is_parametrized(layer):
             continue

@@ -9,7 +9,7 @@ from diffprune._core.door import door
 from diffprune._core.types import Amount, Seed
 from diffprune._graph import ExampleInputs, Groups, Op, Rule, find_groups
 from diffprune._surgery.change_places import permuted
-from diffprune.testing.outcomes import assert_close, returned
+from diffprune.testing.outcomes import assert_close, returned, tolerance
 from diffprune.testing.removal_laws import check_removal, found
 
 
@@ -20,7 +20,7 @@ def check_groups(
     *,
     groups: Groups | None = None,
     seed: Seed = 0,
-    atol: Amount = 1e-7,
+    atol: Amount | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> Groups:
     """Permute the units of every group in all their tensors; the outputs must stay.
@@ -33,7 +33,8 @@ def check_groups(
         example_inputs: As for `find_groups`.
         groups: Those of the model, if you have found them already.
         seed: Of the permutations.
-        atol: How far the outputs may differ.
+        atol: How far outputs may differ, or which part of the largest. By default it
+            follows the precision of the model: 1e-10 in double, 1e-5 in single.
         options: Passed to `find_groups`.
 
     Returns:
@@ -53,6 +54,7 @@ def check_groups(
     expected = returned(model, example_inputs)
     shuffled = permuted(model, groups, groups, seed)
     what = "outputs after units changed places"
+    atol = tolerance(model) if atol is None else atol
     assert_close(returned(shuffled, example_inputs), expected, what=what, atol=atol)
     names = [group.name for group in groups]
     if len(set(names)) < len(names) or len({g.atom for g in groups}) < len(names):
@@ -109,6 +111,6 @@ def check_rule(
             "with and without the rules the groups are the same: does the model use "
             f"{', '.join(map(str, rules))}?\n{groups}"
         )
-    check_groups(model, example_inputs, groups=groups, seed=seed, atol=1e-5)
-    check_removal(model, example_inputs, groups=groups, seed=seed, atol=1e-5)
+    check_groups(model, example_inputs, groups=groups, seed=seed)
+    check_removal(model, example_inputs, groups=groups, seed=seed)
     return groups

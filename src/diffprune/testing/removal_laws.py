@@ -29,6 +29,7 @@ from diffprune.testing.outcomes import (
     is_deterministic,
     other_inputs,
     returned,
+    tolerance,
 )
 
 Keep = Mapping[str, Bool[Tensor, " units"]]
@@ -65,7 +66,7 @@ def check_removal(
     keep: Keep | None = None,
     groups: Groups | None = None,
     seed: Seed = 0,
-    atol: Amount = 1e-10,
+    atol: Amount | None = None,
     **options: Any,  # noqa: ANN401 - those of find_groups
 ) -> Removal[nn.Module]:
     """Remove units of every group: the model must compute what the masked one does.
@@ -81,7 +82,8 @@ def check_removal(
         keep: By name of a group, True for every unit that stays; random by default.
         groups: Those of the model, if you have found them already.
         seed: Of what is removed, and of the other inputs.
-        atol: How far the outputs may differ; 1e-5 is usual in single precision.
+        atol: How far outputs may differ, or which part of the largest. By default it
+            follows the precision of the model: 1e-10 in double, 1e-5 in single.
         options: Passed to `find_groups`.
 
     Returns:
@@ -104,6 +106,7 @@ def check_removal(
     assert_same_state(model.state_dict(), before, what="the original after a removal")
     _assert_same_kind(result, model)
     masked = mask(model, groups, keep)
+    atol = tolerance(model) if atol is None else atol
     for training in (False, True):
         for inputs in (example_inputs, other_inputs(example_inputs, seed=seed)):
             _assert_same_outputs(result.model, masked, inputs, training, atol)
