@@ -93,7 +93,7 @@ def is_equal(one: object, other: object) -> bool:
 
 
 def assert_close(actual: object, expected: object, *, what: str, atol: float) -> None:
-    """Raise unless two nested results agree up to `atol`, or that part of the largest."""
+    """Raise unless nested results agree up to `atol`, or that part of the largest."""
     leaves = [x for x in pytree.tree_leaves(expected) if isinstance(x, Tensor)]
     numbers = (x[x.isfinite()].detach().abs() for x in leaves if x.is_floating_point())
     scale = max((float(x.max()) for x in numbers if x.numel()), default=1.0)
