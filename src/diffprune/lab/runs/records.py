@@ -23,7 +23,7 @@ REMOVALS: Final = "removals.jsonl"
 SUMMARY: Final = "summary.json"
 PLAN: Final = "plan.json"
 WEIGHTS: Final = "model.safetensors"
-CHECKPOINT: Final = "checkpoint.pt"
+CHECKPOINT: Final = "checkpoint.safetensors"
 INPUTS: Final = "inputs.safetensors"
 LOCK: Final = ".lock"
 
