@@ -124,7 +124,9 @@ def make_task(name: str, make: Any, rate: float, **options: Any) -> Task:  # noq
 
 
 _IMAGES: Final = {"data": cifar10, "is_shifted": True, "epochs": 4}
-_DIGITS: Final = {"data": mnist, "is_shifted": False, "epochs": 6}
+DIGITS: Final = {
+    "data": mnist, "is_shifted": False, "epochs": 6, "optimizer": tasks.adam
+}  # fmt: skip
 COLOUR: Final = {**_IMAGES, "optimizer": tasks.sgd}
 NETWORKS: Final = {
     task.name: task
@@ -134,7 +136,7 @@ NETWORKS: Final = {
         make_task(
             "convolutions, no norm", _Pooling, 2e-3, **_IMAGES, optimizer=tasks.adam
         ),
-        make_task("perceptron", _Perceptron, 1e-3, **_DIGITS, optimizer=tasks.adam),
+        make_task("perceptron", _Perceptron, 1e-3, **DIGITS),
     )
 }
 

@@ -4,9 +4,10 @@ Networks that the comparison lacks are trained from scratch to a fifth of their
 multiply-adds, in the eight rounds that `dp.Budget` has. In each round the chosen units
 are dropped at once; or their readers' weights fall to zero over the sixteen steps
 before it; or the readers are fitted again when they are dropped. Everything else is the
-same, and so is the number of steps. `python -m benchmarks.leaving_ways` trains what has
-no record yet and prints the means. Errors are those of 10,000 training images that no
-network learns from.
+same, and so is the number of steps. Norms get the statistics of the examples that units
+are chosen by, as they have them in training, before anything is measured or fitted.
+`python -m benchmarks.leaving_ways` trains what has no record yet and prints the means.
+Errors are those of 10,000 training images that no network learns from.
 """
 
 import argparse
@@ -16,14 +17,16 @@ from typing import Final, final
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, gelu, relu
 from torch.optim import Optimizer
+from torch.optim.swa_utils import update_bn
 
 import diffprune as dp
 from benchmarks.choice import training
 from benchmarks.choice.table import estimate
-from benchmarks.choice.tasks import BATCH, Task, batches, calibration
-from benchmarks.choice_factors import NETWORKS, judges
+from benchmarks.choice.tasks import BATCH, Task, adam, batches, calibration
+from benchmarks.choice_factors import NETWORKS as COMPARED, judges
+from benchmarks.closing_plans import COLOUR, DIGITS, make_task
 from diffprune._budget.controller import WINDOW, rounds
 from diffprune._budget.limits import as_costs, make_limits
 from diffprune._choice import allocate
@@ -43,6 +46,75 @@ LENGTH: Final = 2
 """How often as long as the pretraining of other benchmarks."""
 
 AT_ONCE, FADED, REFITTED = WAYS = ("at once", "faded", "refitted")
+
+
+class _Deep(nn.Module):
+    """Five convolutions without norms, one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers, inputs = list[nn.Module](), 3
+        for width, stride in ((16, 2), (32, 1), (32, 2), (64, 1), (64, 2)):
+            layers += [nn.Conv2d(inputs, width, 3, stride, padding=1), nn.ReLU()]
+            inputs = width
+        self.body, self.head = nn.Sequential(*layers), nn.Linear(inputs, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.body(images).mean((2, 3)))
+
+
+class _Rows(nn.Module):
+    """A recurrent layer that reads the rows of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.GRU(28, 64, batch_first=True)
+        self.hidden, self.head = nn.Linear(64, 64), nn.Linear(64, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        states, _ = self.rows(images.squeeze(1))
+        return self.head(relu(self.hidden(states[:, -1])))
+
+
+@final
+class _Mixing(nn.Module):
+    """Two hidden layers, each behind a layer norm: across places, and at each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(48), nn.LayerNorm(48)
+        self.across = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16))
+        self.up, self.down = nn.Linear(48, 96), nn.Linear(96, 48)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.across(self.norm1(x).transpose(1, 2)).transpose(1, 2)
+        return x + self.down(gelu(self.up(self.norm2(x))))
+
+
+class _Mixer(nn.Module):
+    """Patches that are mixed by layers with layer norms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, 48, 8, 8)
+        self.body = nn.Sequential(*(_Mixing() for _ in range(3)))
+        self.head = nn.Linear(48, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        patches = self.patches(images).flatten(2).transpose(1, 2)
+        return self.head(self.body(patches).mean(1))
+
+
+_COLOUR: Final = COLOUR | {"optimizer": adam}
+NETWORKS: Final = COMPARED | {
+    task.name: task
+    for task in (
+        make_task("deep convolutions, no norm", _Deep, 2e-3, **_COLOUR),
+        make_task("recurrent", _Rows, 2e-3, **DIGITS),
+        make_task("mixer, layer norms", _Mixer, 1e-3, **_COLOUR),
+    )
+}
+_AT_32_PIXELS: Final = ", 32 pixels"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,6 +219,7 @@ class _Plan:
     def choose(self, model: nn.Module, progress: float) -> Cut:
         """By worth and cost, as far as the plan is by now."""
         images = self._data[0][0]
+        update_bn(self._data, model)
         groups = find_groups(model, images)
         chosen_by = self._data[: CHOOSING // len(images)]
         leaving = choose_order(model, groups, chosen_by, cross_entropy, _silent)
@@ -237,7 +310,8 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", help="only these networks")
     parser.add_argument("--seed", action="append", type=int, default=[])
     given = parser.parse_args()
-    asked = wanted(given.networks or [*NETWORKS], given.seed or SEEDS)
+    usual = [name for name in NETWORKS if not name.endswith(_AT_32_PIXELS)]
+    asked = wanted(given.networks or usual, given.seed or SEEDS)
     RUNS.show(means(RUNS.completed(asked)))
 
 

@@ -140,6 +140,27 @@ def test_norms_get_the_statistics_of_what_they_see():
     assert torch.equal(found.model[1].running_mean, model[1].running_mean[KEEP["0"]])
 
 
+def test_statistics_that_lag_behind_are_not_fitted_to_in_training():
+    """What counts there are the outputs with statistics of the batch."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU()]
+    layers += [nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)]
+    whole = nn.Sequential(*layers).double()
+    whole[4].running_mean += torch.randn(8)
+    whole[4].running_var *= 1 + 3 * torch.rand(8)
+    x = torch.randn(256, 4).double()
+    keep = {"0": torch.arange(16) > 1}
+    before, gaps = copy.deepcopy(whole.state_dict()), []
+    for norms in ([], ["1.running_mean", "4.running_mean"]):
+        cut = removal(whole, x, find_groups(whole, x), keep=keep)
+        refit_(cut.model, whole, cut.plan.tensors, [x], normed_by_batch=norms)
+        after = whole.state_dict()
+        assert all(torch.equal(after[name], before[name]) for name in before)
+        actual, expected = cut.model.train()(x), copy.deepcopy(whole).train()(x)
+        gaps.append((actual - expected).detach().square().mean())
+    assert gaps[1] < 0.2 * gaps[0]
+
+
 def test_twice_the_same_is_the_same_bit_for_bit():
     model, batches = conv_net()
     one, other = (remove(model, batches[0], keep=KEEP, refit=batches) for _ in range(2))

@@ -144,16 +144,6 @@ class Controller:
         """Whether units leave as soon as it is known what they are worth."""
         return self.is_closing and self.budgets[self.stage].pretrained
 
-    @property
-    def fits_what_stays(self) -> bool:
-        """Whether layers are refitted when the next units leave.
-
-        They are when the last units of a trained model leave. A model that still learns
-        is left as it was cut, because most of its training lies ahead.
-        """
-        is_last_round = self._done + 1 >= len(self._rounds[self.stage])
-        return is_last_round and self.budgets[self.stage].pretrained
-
     def is_near(self, step: int) -> bool:
         """Whether units are about to leave, so that what they are worth matters."""
         if not self.is_closing or self._done >= len(self._rounds[self.stage]):

@@ -82,6 +82,7 @@ def refit_(
     batches: Iterable[ExampleInputs],
     *,
     read: Collection[str] = (),
+    normed_by_batch: Collection[str] = (),
     ridge: float = RIDGE,
 ) -> Refit:
     """Fit the layers of a smaller network to those of the whole one, in place.
@@ -93,6 +94,9 @@ def refit_(
         batches: Inputs of the model, each as for `find_groups`. Of each batch what one
             layer at a time makes of it is held in memory.
         read: Weights that read removed units; those that cannot be fitted are named.
+        normed_by_batch: Running means of norms that use the statistics of these batches
+            in both networks, as they do in training; others keep theirs in the whole
+            one.
         ridge: How hard weights are pulled to what they are.
 
     Returns:
@@ -117,7 +121,7 @@ def refit_(
         narrow(whole),  # so that rows come in the order they have in the small one
     ):
         uses = from_few(partial(_uses, whole), held[0])
-        session = _Session(small, whole, kept, uses, ridge)
+        session = _Session(small, whole, kept, uses, ridge, {*normed_by_batch})
         session.fit_shared_(held)
         session.fit_in_order_(held)
         for statistics in session.estimated:
@@ -203,10 +207,17 @@ class _Session:
     """
 
     def __init__(
-        self, small: nn.Module, whole: nn.Module, kept: Kept, uses: _Uses, ridge: float
+        self,
+        small: nn.Module,
+        whole: nn.Module,
+        kept: Kept,
+        uses: _Uses,
+        ridge: float,
+        normed_by_batch: Collection[str],
     ) -> None:
         self._small, self._whole, self._kept = small, whole, kept
         self._uses, self._ridge = uses, ridge
+        self._normed_by_batch = normed_by_batch
         self._readers, self._norms = list[ReaderFit](), list[str]()
         self.estimated = list[Tensor]()
         self._skipped = dict.fromkeys(
@@ -406,25 +417,33 @@ class _Session:
 
     def _estimate_(self, stops: Sequence[_Stop], wholes: Sequence[_Stop]) -> None:
         """Estimate the running statistics of a norm whose inputs are others now."""
-        kept = self._kept.get(stops[0].name, {}).get(0)
+        name = stops[0].name
+        is_normed_by_batch = name in self._normed_by_batch
+        if is_normed_by_batch:
+            _estimate_statistics_(wholes)
+        kept = self._kept.get(name, {}).get(0)
         if kept is not None:
             wholes = [replace(stop, x=stop.x[:, list(kept)]) for stop in wholes]
-        if _are_same(stops, wholes):
-            return
-        assert stops[0].statistics is not None  # noqa: S101 - it waits at a norm
-        mean, variance = stops[0].statistics
-        rows = [_wide(stop.x.movedim(1, -1).flatten(0, -2)) for stop in stops]
-        rows = [some[some.isfinite().all(1)] for some in rows]
-        count = sum(map(len, rows))
-        if not count:
-            return
-        total = torch.stack([part.double().sum(0) for part in rows]).sum(0)
-        centre = total / count
-        squares = [(part.double() - centre).square().sum(0) for part in rows]
-        mean.copy_(centre)
-        variance.copy_(torch.stack(squares).sum(0) / max(1, count - 1))
-        self.estimated += mean, variance
-        self._norms.append(stops[0].name)
+        if is_normed_by_batch or not _are_same(stops, wholes):
+            estimated = _estimate_statistics_(stops)
+            self.estimated += estimated
+            self._norms += [name] if estimated else []
+
+
+def _estimate_statistics_(stops: Sequence[_Stop]) -> tuple[Tensor, ...]:
+    """Write the statistics of what waits at a norm; which tensors these are."""
+    assert stops[0].statistics is not None  # noqa: S101 - it waits at a norm
+    rows = [_wide(stop.x.movedim(1, -1).flatten(0, -2)) for stop in stops]
+    rows = [some[some.isfinite().all(1)] for some in rows]
+    count = sum(map(len, rows))
+    if not count:
+        return ()
+    mean, variance = stops[0].statistics
+    centre = torch.stack([part.double().sum(0) for part in rows]).sum(0) / count
+    squares = [(part.double() - centre).square().sum(0) for part in rows]
+    mean.copy_(centre)
+    variance.copy_(torch.stack(squares).sum(0) / max(1, count - 1))
+    return mean, variance
 
 
 def _until(walk: Pausable[_Stop], name: str) -> _Stop | None:

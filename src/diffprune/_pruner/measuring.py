@@ -71,12 +71,11 @@ class Measuring:
         if self._observer is not None:
             self._observer.end_step(None if mean_square is None else float(mean_square))
 
-    def listen_(self, *, for_refit: bool) -> None:
+    def listen_(self) -> None:
         """Listen to the readers from now on, in the process that decides."""
         if self._observer is None and self._gated.processes.is_first:
             groups = [*self._gated.units().values()]
-            fitting = FITTING if for_refit else 0
-            self._observer = Observer(self._gated.model, groups, CHOOSING, fitting)
+            self._observer = Observer(self._gated.model, groups, CHOOSING, FITTING)
 
     def stop_(self) -> None:
         """Listen no more; what was heard is known until units have left."""
@@ -114,7 +113,7 @@ class Measuring:
         """Listen as another run did, and know what it had heard."""
         self.forget_()
         if state is not None:
-            self.listen_(for_refit=False)
+            self.listen_()
             if self._observer is not None:
                 self._observer.load_state_dict(state)
 

@@ -35,8 +35,8 @@ from diffprune._pruner.norm_statistics import NormStatistics
 from diffprune._pruner.pickling import check_pickles, first_model
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.processes import Processes, fingerprints
+from diffprune._pruner.refitting import BeforeCut, refit_kept_
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
-from diffprune._pruner.settling import BeforeCut, fold_and_refit_
 from diffprune._pruner.setup import (
     PATIENCE,
     REMOVE_EVERY,
@@ -614,11 +614,9 @@ class Pruner(Generic[ModuleT]):
         if record is not None:
             self._norms.forget_()
         if controller.is_settled and not self._gated.is_folded:
-            kept = self._gated.last_cut.tensors
-            if fold_and_refit_(self._gated, kept, before, optimizers) is not None:
-                self._norms.trust_()
-            # Only the first process has seen what layers are fitted to.
-            self._processes.copy_from_first_(self._parameters().values())
+            self._gated.fold_(optimizers)  # nothing is decided any more
+        if record is not None:
+            self._refit_(before)
         if tick.met is not None and self._on_budget is not None:
             self._on_budget(tick.met, self._gated.without_gates())
         return record
@@ -633,11 +631,17 @@ class Pruner(Generic[ModuleT]):
         return tick
 
     def _before_cut(self, controller: Controller) -> BeforeCut | None:
-        """The model as it is before the last units leave, if it can be fitted then."""
+        """The model as it is before units leave, if it can be fitted afterwards."""
         inputs = self._measuring.inputs
-        if not inputs or not controller.is_closing or not controller.fits_what_stays:
+        if not inputs or not controller.is_closing:
             return None
         return BeforeCut(self._gated.without_gates(), inputs)
+
+    def _refit_(self, before: BeforeCut | None) -> None:
+        """Fit what stays to what it was, in the process that has seen inputs."""
+        if before is not None and refit_kept_(self._gated, before) is not None:
+            self._norms.trust_()
+        self._processes.copy_from_first_(self._parameters().values())
 
     def _parameters(self) -> dict[str, nn.Parameter]:
         return dict(self.model.named_parameters())
@@ -678,7 +682,7 @@ class Pruner(Generic[ModuleT]):
     def _listen_(self, step: int) -> None:
         """Measure what units are worth if some are about to leave for a budget."""
         if self.controller is not None and self.controller.is_near(step):
-            self._measuring.listen_(for_refit=self.controller.fits_what_stays)
+            self._measuring.listen_()
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""

@@ -9,9 +9,11 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 import diffprune as dp
+from diffprune._choice import refit_
 from diffprune._pruner import pruner as pruner_module
 from diffprune._pruner.data_parallel import Notice
 from diffprune._pruner.gate_sites import NAME
+from diffprune._pruner.refitting import refit_kept_
 
 X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
 Y = (X[:, 0] * X[:, 1] > 0).long()
@@ -85,38 +87,61 @@ def test_a_trained_network_is_small_as_soon_as_enough_was_seen():
     assert len(pruner.history) == 1
 
 
-def test_layers_are_fitted_to_what_they_returned(monkeypatch):
-    model = net()
+@pytest.mark.parametrize("gates", [False, True])
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_layers_are_fitted_to_what_they_returned(monkeypatch, pretrained, gates):
+    model = net(gates=gates)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     for _ in range(100):
         optimizer.zero_grad()
         cross_entropy(model(X), Y).backward()
         optimizer.step()
     errors = {}
-    fold = pruner_module.fold_and_refit_
     for name in ("fitted", "not"):
-        monkeypatch.setattr(
-            pruner_module,
-            "fold_and_refit_",
-            lambda gated, kept, before, optimizers, name=name: fold(
-                gated, kept, before if name == "fitted" else None, optimizers
-            ),
-        )
-        pruner, _ = begin(copy.deepcopy(model))
+        if name == "not":
+            monkeypatch.setattr(pruner_module, "refit_kept_", lambda *_: None)
+        pruner, _ = begin(copy.deepcopy(model), pretrained=pretrained)
         nothing = torch.optim.SGD(pruner.parameter_groups(lr=0.0))
-        train(pruner, nothing, 4)
+        whole = pruner.model(X)
+        train(pruner, nothing, 12)
         assert is_plain(pruner.model)
-        errors[name] = (pruner.model(X) - model(X)).detach().square().mean()
+        errors[name] = (pruner.model(X) - whole).detach().square().mean()
     assert errors["fitted"] < 0.5 * errors["not"]
 
 
+@pytest.mark.parametrize("gates", [False, True])
+def test_gates_stay_what_they_are_when_the_weights_behind_them_are_fitted(
+    gates, monkeypatch
+):
+    pruner, optimizer = begin(net(gates=gates), pretrained=False, steps=100)
+    with torch.no_grad():
+        for gate in pruner.gates.values():
+            gate.logits += torch.linspace(-1, 1, gate.size)
+    gaps = []
+
+    def compared(gated, before):
+        values = {name: gate.values().clone() for name, gate in pruner.gates.items()}
+        plain = gated.without_gates()
+        refit_(plain, before.whole, gated.last_cut.tensors, before.inputs)
+        found = refit_kept_(gated, before)
+        gaps.append((pruner.model(X) - plain(X)).detach().abs().max())
+        for name, gate in pruner.gates.items():
+            assert torch.equal(gate.values(), values[name])
+        return found
+
+    monkeypatch.setattr(pruner_module, "refit_kept_", compared)
+    train(pruner, optimizer, 12)
+    assert len(gaps) == 1
+    assert gaps[0] < 1e-5
+
+
 def test_a_refit_that_fails_leaves_the_cut_model_and_says_so(monkeypatch):
-    def broken(small, *_):
+    def broken(small, *_, **__):
         with torch.no_grad():
             small[0].weight.zero_()
         raise dp.errors.ArgumentError("no")
 
-    monkeypatch.setattr("diffprune._pruner.settling.refit_", broken)
+    monkeypatch.setattr("diffprune._pruner.refitting.refit_", broken)
     pruner, optimizer = begin()
     with pytest.warns(UserWarning, match="layers were not fitted"):
         train(pruner, optimizer, 4)

@@ -1,0 +1,80 @@
+"""When units have left for a budget: refit what read them.
+
+Layers are fitted to what they returned before, on inputs that training has just used.
+Training goes on from there, so what counts is how the model computes while it trains:
+norms of both models take the statistics of these inputs, because running ones lag
+behind weights that change fast, and layers would be fitted to make up for that.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm  # no other name for all of them
+
+from diffprune._choice import Refit, refit_
+from diffprune._graph import ExampleInputs
+from diffprune._pruner.gated_model import GatedModel
+from diffprune._surgery.apply import named_tensors
+from diffprune.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class BeforeCut:
+    """What a refit needs from before a removal.
+
+    Attributes:
+        whole: A plain copy of the model.
+        inputs: Batches that it has seen.
+    """
+
+    whole: nn.Module
+    inputs: Sequence[ExampleInputs]
+
+
+def refit_kept_(gated: GatedModel[Any], before: BeforeCut) -> Refit | None:
+    """Fit the layers of a model from which units have just left; what was fitted.
+
+    Optimizers keep what they remember: momentum is that of the weights before the fit.
+    If the fit fails, a warning says so, and the model is as it was cut.
+
+    Args:
+        gated: The model, with or without its gates.
+        before: What it was before.
+    """
+    plain = gated.without_gates()
+    cut = {name: t.detach().clone() for name, t in named_tensors(plain).items()}
+    kept, normed = gated.last_cut.tensors, _normed_by_batch(gated.model)
+    try:
+        found = refit_(plain, before.whole, kept, before.inputs, normed_by_batch=normed)
+    except (ArgumentError, RuntimeError) as error:
+        warnings.warn(f"layers were not fitted after a removal: {error}", stacklevel=7)
+        return None
+    _take_over_(gated.model, named_tensors(plain), cut)
+    return found
+
+
+def _normed_by_batch(model: nn.Module) -> set[str]:
+    """Running means of norms that do without them in training."""
+    return {
+        f"{name}.running_mean"
+        for name, module in model.named_modules()
+        if isinstance(module, _BatchNorm) and module.training
+    }
+
+
+@torch.no_grad()
+def _take_over_(
+    model: nn.Module, fitted: Mapping[str, Tensor], cut: Mapping[str, Tensor]
+) -> None:
+    """Change a model with gates as a plain copy of it was changed by a fit.
+
+    In the copy, gates are factors of the weights, and stay such factors.
+    """
+    for name, tensor in named_tensors(model).items():
+        if name in cut and not torch.equal(cut[name], fitted[name]):
+            gate = (cut[name] / tensor).nan_to_num(1.0, 1.0, 1.0)
+            tensor.copy_(fitted[name] / gate.where(gate != 0, 1.0))
