@@ -271,7 +271,7 @@ def test_a_loss_that_is_no_number_stops_the_run(toy, recipe, tmp_path):
 
         return replace(task, loss=loss)
 
-    match = r"became nan in epoch 2, batch 2\.\nThe last good .*pt`, .*end of epoch 1"
+    match = r"became nan in epoch 2, batch 2\.\nThe last .*tensors`, .*end of epoch 1"
     with pytest.raises(ArgumentError, match=match):
         train(make, replace(recipe.as_dense()), out=tmp_path)
     assert len(read_run(tmp_path).epochs) == 1
