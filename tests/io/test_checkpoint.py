@@ -1,10 +1,12 @@
 """A run that was interrupted ends like one that was not; bad files change nothing."""
 
 import copy
+import multiprocessing
 import random
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -86,15 +88,23 @@ def assert_same(one, other):
     assert one.history
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """By kind, a run that was never interrupted; it is made once, and only compared."""
+    folder = tmp_path_factory.mktemp("whole")
+    return cache(lambda kind: run(folder / f"{kind.__name__}.pt", kind))
+
+
 @pytest.mark.parametrize("kind", [Net, Placed])
-def test_a_resumed_run_ends_bit_for_bit_like_one_never_interrupted(tmp_path, kind):
-    whole = run(tmp_path / "whole.pt", kind)
+def test_a_resumed_run_ends_bit_for_bit_like_one_never_interrupted(
+    tmp_path, kind, whole
+):
     pruner, optimizer, scheduler = make(kind)
     train_(pruner, optimizer, scheduler, 150)
     assert pruner.history, "nothing was removed before the interruption"
     path = tmp_path / "part.pt"
     dp.save_checkpoint(path, pruner, optimizer, extra=scheduler.state_dict())
-    assert_same(whole, run(path, kind))
+    assert_same(whole(kind), run(path, kind))
 
 
 def test_a_run_with_a_budget_resumes_right_after_each_removal(tmp_path):
@@ -119,19 +129,25 @@ def test_a_run_with_a_budget_resumes_right_after_each_removal(tmp_path):
         assert_same(whole[0], resumed[0])
 
 
-def test_a_killed_run_ends_bit_for_bit_like_one_never_interrupted(tmp_path):
+def run_and_die(path, delay):
+    """Train in a process that is killed so many seconds after its first checkpoint."""
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    process = multiprocessing.get_context("fork").Process(target=run, args=(path,))
+    process.start()
+    while process.is_alive() and not (
+        path.exists() and path.stat().st_mtime_ns > before
+    ):
+        time.sleep(0.005)
+    time.sleep(delay)
+    process.kill()
+    process.join()
+
+
+def test_a_killed_run_ends_bit_for_bit_like_one_never_interrupted(tmp_path, whole):
+    """In forks of a process that has imported torch, and done nothing else."""
     path = tmp_path / "run.pt"
-    for delay in (0.0, 0.2):
-        before = path.stat().st_mtime_ns if path.exists() else 0
-        process = subprocess.Popen([sys.executable, __file__, path])  # noqa: S603 - this file
-        while process.poll() is None and not (
-            path.exists() and path.stat().st_mtime_ns > before
-        ):
-            time.sleep(0.005)
-        time.sleep(delay)
-        process.kill()
-        process.wait()
-    assert_same(run(tmp_path / "whole.pt"), run(path))
+    subprocess.run([sys.executable, __file__, path], check=True)  # noqa: S603 - this file
+    assert_same(whole(Net), run(path))
 
 
 def test_a_fresh_model_computes_the_same(tmp_path):
@@ -150,12 +166,19 @@ def test_a_fresh_model_computes_the_same(tmp_path):
     assert torch.equal(small(x), fresh_small(x))
 
 
-@pytest.fixture
-def saved(tmp_path):
+@pytest.fixture(scope="module")
+def saved_once(tmp_path_factory):
     pruner, optimizer, scheduler = make()
     train_(pruner, optimizer, scheduler, 150)
-    path = tmp_path / "run.pt"
+    path = tmp_path_factory.mktemp("saved") / "run.pt"
     dp.save_checkpoint(path, pruner, optimizer)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def saved(saved_once, tmp_path):
+    path = tmp_path / "run.pt"
+    path.write_bytes(saved_once)
     return path
 
 
@@ -366,4 +389,5 @@ def test_a_missing_file_is_a_missing_file(tmp_path):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    run(Path(sys.argv[1]))
+    for delay in (0.0, 0.2):
+        run_and_die(Path(sys.argv[1]), delay)

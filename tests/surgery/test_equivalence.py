@@ -298,8 +298,9 @@ class Counted(nn.Module):
         self.up, self.down = nn.Linear(3, 5), nn.Linear(5, 2)
 
     def forward(self, x):
-        gc.collect()
-        Counted.most = max(Counted.most, len(Counted.alive))
+        if len(Counted.alive) > Counted.most:  # or garbage could not matter
+            gc.collect()
+            Counted.most = max(Counted.most, len(Counted.alive))
         return self.down(self.up(x).relu())
 
 
