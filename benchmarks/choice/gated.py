@@ -17,6 +17,7 @@ from benchmarks.choice.tasks import BATCH, Task, batches
 from benchmarks.choice.training import macs, schedule
 from diffprune._budget.controller import rounds
 from diffprune._pruner.measuring import FITTING
+from diffprune._pruner.refitting import pays
 
 _LENGTH = 10_000
 
@@ -65,7 +66,8 @@ def train(
     start = time.process_time()
     torch.manual_seed(seed)
     model = _fresh(whole, task, is_pretrained=is_pretrained)
-    charged = fitting(target, is_pretrained=is_pretrained)
+    is_fitted = pays(model, is_trained=is_pretrained)
+    charged = fitting(target, is_pretrained=is_pretrained) if is_fitted else 0.0
     images = compute * task.examples - charged
     steps = length(images / BATCH, target, is_pretrained=is_pretrained)
     image = task.data().train.images[:1]

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 import diffprune as dp
-from diffprune._pruner import pruner as pruner_module
 from diffprune._pruner.norm_statistics import NormStatistics
 
 BATCHES = torch.randn(6, 50, 3, generator=torch.Generator().manual_seed(0)) * 2 + 5
@@ -96,11 +95,8 @@ def make(steps):
 
 
 @pytest.mark.filterwarnings("ignore:the budget was met only now")
-@pytest.mark.parametrize("fits", [True, False])
-def test_after_a_budget_the_model_is_normalised_by_what_it_computes(fits, monkeypatch):
+def test_after_a_budget_the_model_is_normalised_by_what_it_computes():
     """At a learning rate of zero, eval mode soon computes what train mode does."""
-    if not fits:
-        monkeypatch.setattr(pruner_module, "refit_kept_", lambda *_: None)
     pruner, optimizer = make(steps=6)
     train_(pruner, optimizer, BATCHES)
     small = pruner.finalize()
@@ -111,18 +107,16 @@ def test_after_a_budget_the_model_is_normalised_by_what_it_computes(fits, monkey
 
 
 @pytest.mark.filterwarnings("ignore:the budget was met only now")
-def test_a_run_that_is_resumed_goes_on_forgetting(tmp_path, monkeypatch):
-    """Where layers cannot be fitted; a fit estimates statistics itself."""
-    monkeypatch.setattr(pruner_module, "refit_kept_", lambda *_: None)
+def test_a_run_that_is_resumed_goes_on_forgetting(tmp_path):
     whole, optimizer = make(steps=12)
     batches = torch.cat([BATCHES, BATCHES])
     train_(whole, optimizer, batches)
     first, optimizer = make(steps=12)
     removed = 0
     while not removed or first._norms.state_dict() is None:
-        assert first.steps < 12
         train_(first, optimizer, batches[first.steps : first.steps + 1])
         removed = len(first.history)
+    assert first.steps < 12
     dp.save_checkpoint(tmp_path / "run", first, optimizer)
     again, optimizer = make(steps=12)
     dp.load_checkpoint(tmp_path / "run", again, optimizer)

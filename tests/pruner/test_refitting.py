@@ -109,6 +109,17 @@ def test_layers_are_fitted_to_what_they_returned(monkeypatch, pretrained, gates)
     assert errors["fitted"] < 0.5 * errors["not"]
 
 
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_with_batch_norms_only_trained_networks_are_fitted(monkeypatch, pretrained):
+    fitted = []
+    monkeypatch.setattr(pruner_module, "refit_kept_", lambda *_: fitted.append(1))
+    model = nn.Sequential(nn.Linear(6, 24), nn.BatchNorm1d(24), nn.Linear(24, 2))
+    pruner, optimizer = begin(model, pretrained=pretrained)
+    train(pruner, optimizer, STEPS)
+    assert pruner.history
+    assert bool(fitted) == pretrained
+
+
 @pytest.mark.parametrize("gates", [False, True])
 def test_gates_stay_what_they_are_when_the_weights_behind_them_are_fitted(
     gates, monkeypatch

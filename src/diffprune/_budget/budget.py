@@ -25,11 +25,12 @@ class Budget:
         latency: Seconds of one forward pass of the example inputs as they are, measured
             on the device the model is on.
         steps: Optimizer steps of the whole training; a `Pruner` needs this number.
-            Units leave during the first three tenths of the steps, and the layers that
-            read them are refitted each time. During the rest the model recovers.
+            Units leave during the first three tenths of the steps; in a model without
+            batch norms, the layers that read them are refitted. During the rest of the
+            steps the model recovers.
         pretrained: Whether the model is trained already. Then units leave as soon as a
-            few steps have shown what they are worth, and all other steps are for the
-            small model.
+            few steps have shown what they are worth, the layers that read them are
+            refitted, and all other steps are for the small model.
 
     Examples:
         >>> Budget(macs=0.3, size="200 kB").asked()

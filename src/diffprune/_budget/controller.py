@@ -140,9 +140,14 @@ class Controller:
         return not self.is_closing and self.stage + 1 == len(self.budgets)
 
     @property
+    def is_pretrained(self) -> bool:
+        """Whether the budget is for a model that was trained before."""
+        return self.budgets[self.stage].pretrained
+
+    @property
     def may_be_early(self) -> bool:
         """Whether units leave as soon as it is known what they are worth."""
-        return self.is_closing and self.budgets[self.stage].pretrained
+        return self.is_closing and self.is_pretrained
 
     def is_near(self, step: int) -> bool:
         """Whether units are about to leave, so that what they are worth matters."""

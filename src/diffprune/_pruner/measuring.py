@@ -71,11 +71,12 @@ class Measuring:
         if self._observer is not None:
             self._observer.end_step(None if mean_square is None else float(mean_square))
 
-    def listen_(self) -> None:
+    def listen_(self, *, for_refit: bool) -> None:
         """Listen to the readers from now on, in the process that decides."""
         if self._observer is None and self._gated.processes.is_first:
             groups = [*self._gated.units().values()]
-            self._observer = Observer(self._gated.model, groups, CHOOSING, FITTING)
+            fitting = FITTING if for_refit else 0
+            self._observer = Observer(self._gated.model, groups, CHOOSING, fitting)
 
     def stop_(self) -> None:
         """Listen no more; what was heard is known until units have left."""
@@ -113,7 +114,7 @@ class Measuring:
         """Listen as another run did, and know what it had heard."""
         self.forget_()
         if state is not None:
-            self.listen_()
+            self.listen_(for_refit=False)
             if self._observer is not None:
                 self._observer.load_state_dict(state)
 

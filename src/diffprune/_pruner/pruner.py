@@ -35,7 +35,7 @@ from diffprune._pruner.norm_statistics import NormStatistics
 from diffprune._pruner.pickling import check_pickles, first_model
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.processes import Processes, fingerprints
-from diffprune._pruner.refitting import BeforeCut, refit_kept_
+from diffprune._pruner.refitting import BeforeCut, pays, refit_kept_
 from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
 from diffprune._pruner.setup import (
     PATIENCE,
@@ -682,7 +682,8 @@ class Pruner(Generic[ModuleT]):
     def _listen_(self, step: int) -> None:
         """Measure what units are worth if some are about to leave for a budget."""
         if self.controller is not None and self.controller.is_near(step):
-            self._measuring.listen_()
+            is_trained = self.controller.is_pretrained
+            self._measuring.listen_(for_refit=pays(self.model, is_trained=is_trained))
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
         """Meet a budget at the end of a run that was too short for it."""

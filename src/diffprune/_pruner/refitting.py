@@ -1,8 +1,8 @@
-"""When units have left for a budget: refit what read them.
+"""When units have left for a budget: refit what read them, where that pays.
 
 Layers are fitted to what they returned before, on inputs that training has just used.
 Training goes on from there, so what counts is how the model computes while it trains:
-norms of both models take the statistics of these inputs, because running ones lag
+batch norms of both models take the statistics of these inputs, because running ones lag
 behind weights that change fast, and layers would be fitted to make up for that.
 """
 
@@ -33,6 +33,15 @@ class BeforeCut:
 
     whole: nn.Module
     inputs: Sequence[ExampleInputs]
+
+
+def pays(model: nn.Module, *, is_trained: bool) -> bool:
+    """Whether a fit makes a better start for the training that follows.
+
+    It does for a model that was trained before. One that still learns gains if it has
+    no batch norms; with them it does as well or better without a fit.
+    """
+    return is_trained or not any(isinstance(m, _BatchNorm) for m in model.modules())
 
 
 def refit_kept_(gated: GatedModel[Any], before: BeforeCut) -> Refit | None:
