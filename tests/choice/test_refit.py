@@ -161,6 +161,28 @@ def test_statistics_that_lag_behind_are_not_fitted_to_in_training():
     assert gaps[1] < 0.2 * gaps[0]
 
 
+@pytest.mark.parametrize("rows_per_feature", [8, 9])
+def test_layers_that_are_given_too_few_rows_are_left(rows_per_feature):
+    """Of 50 rows an eighth is to judge by."""
+    torch.manual_seed(0)
+    whole = nn.Sequential(nn.Linear(3, 6), nn.ReLU(), nn.Linear(6, 2))
+    x, keep = torch.randn(50, 3), {"0": torch.arange(6) > 0}
+    cut = removal(whole, x, find_groups(whole, x), keep=keep)
+    before = cut.model[2].weight.clone()
+    found = refit_(
+        cut.model,
+        whole,
+        cut.plan.tensors,
+        [x],
+        read=["2.weight"],
+        rows_per_feature=rows_per_feature,
+    )
+    is_fitted = rows_per_feature == 8
+    assert bool(found.readers) == is_fitted
+    assert torch.equal(cut.model[2].weight, before) != is_fitted
+    assert is_fitted or "44 rows for 5 features" in str(found)
+
+
 def test_twice_the_same_is_the_same_bit_for_bit():
     model, batches = conv_net()
     one, other = (remove(model, batches[0], keep=KEEP, refit=batches) for _ in range(2))

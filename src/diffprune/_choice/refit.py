@@ -83,6 +83,7 @@ def refit_(
     *,
     read: Collection[str] = (),
     normed_by_batch: Collection[str] = (),
+    rows_per_feature: float = 0.0,
     ridge: float = RIDGE,
 ) -> Refit:
     """Fit the layers of a smaller network to those of the whole one, in place.
@@ -97,6 +98,8 @@ def refit_(
         normed_by_batch: Running means of norms that use the statistics of these batches
             in both networks, as they do in training; others keep theirs in the whole
             one.
+        rows_per_feature: Layers are left as they are if the batches have fewer rows for
+            each of the features they read.
         ridge: How hard weights are pulled to what they are.
 
     Returns:
@@ -121,7 +124,8 @@ def refit_(
         narrow(whole),  # so that rows come in the order they have in the small one
     ):
         uses = from_few(partial(_uses, whole), held[0])
-        session = _Session(small, whole, kept, uses, ridge, {*normed_by_batch})
+        terms = _Terms(ridge, rows_per_feature, frozenset(normed_by_batch))
+        session = _Session(small, whole, kept, uses, terms)
         session.fit_shared_(held)
         session.fit_in_order_(held)
         for statistics in session.estimated:
@@ -198,6 +202,15 @@ class _Stop:
     statistics: tuple[Tensor, Tensor] | None = None
 
 
+@dataclass(frozen=True)
+class _Terms:
+    """What is asked of a fit; as for `refit_`."""
+
+    ridge: float
+    rows_per_feature: float
+    normed_by_batch: frozenset[str]
+
+
 @final
 class _Session:
     """One refit: what is known of both networks, and what was done.
@@ -207,17 +220,10 @@ class _Session:
     """
 
     def __init__(
-        self,
-        small: nn.Module,
-        whole: nn.Module,
-        kept: Kept,
-        uses: _Uses,
-        ridge: float,
-        normed_by_batch: Collection[str],
+        self, small: nn.Module, whole: nn.Module, kept: Kept, uses: _Uses, terms: _Terms
     ) -> None:
         self._small, self._whole, self._kept = small, whole, kept
-        self._uses, self._ridge = uses, ridge
-        self._normed_by_batch = normed_by_batch
+        self._uses, self._terms = uses, terms
         self._readers, self._norms = list[ReaderFit](), list[str]()
         self.estimated = list[Tensor]()
         self._skipped = dict.fromkeys(
@@ -262,9 +268,10 @@ class _Session:
                 run_watched(self._whole, inputs, at_map)
         weights = dict(self._small.named_parameters())
         for name, found in maps.items():
-            if not self._has_rows(name, sums[name]):
+            start = found.matrix(weights[name])
+            if not self._has_rows(name, sums[name], start.shape[1]):
                 continue
-            fit = sums[name].solve(found.matrix(weights[name]), ridge=self._ridge)
+            fit = sums[name].solve(start, ridge=self._terms.ridge)
             self._set_(name, found, weights[name], None, fit)
 
     def _is_fitted_alone(self, name: str, found: LinearMap) -> bool:
@@ -386,17 +393,21 @@ class _Session:
             aims = whole.map.outputs(whole.y, rows)
             groups = inputs.shape[1]
             sums.add(_wide(inputs), self._kept_outputs(name, whole.map, aims, groups))
-        if not self._has_rows(name, sums):
+        if not self._has_rows(name, sums, start.shape[1]):
             return
         offset = None if is_before_norm else first.bias
-        fit = sums.solve(start, offset=offset, ridge=self._ridge)
+        fit = sums.solve(start, offset=offset, ridge=self._terms.ridge)
         self._set_(name, first, first.weight, first.bias, fit)
 
-    def _has_rows(self, name: str, sums: LeastSquares) -> bool:
-        """Whether there is something to fit a weight to."""
+    def _has_rows(self, name: str, sums: LeastSquares, features: int) -> bool:
+        """Whether there is enough to fit a weight to."""
         if not sums.count:
             self._skipped[name] = "because what it reads or returns is never finite"
-        return bool(sums.count)
+        elif sums.count < self._terms.rows_per_feature * features:
+            self._skipped[name] = (
+                f"because there are {sums.count:,} rows for {features:,} features"
+            )
+        return name not in self._skipped
 
     def _set_(
         self,
@@ -418,7 +429,7 @@ class _Session:
     def _estimate_(self, stops: Sequence[_Stop], wholes: Sequence[_Stop]) -> None:
         """Estimate the running statistics of a norm whose inputs are others now."""
         name = stops[0].name
-        is_normed_by_batch = name in self._normed_by_batch
+        is_normed_by_batch = name in self._terms.normed_by_batch
         if is_normed_by_batch:
             _estimate_statistics_(wholes)
         kept = self._kept.get(name, {}).get(0)

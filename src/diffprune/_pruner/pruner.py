@@ -635,7 +635,8 @@ class Pruner(Generic[ModuleT]):
         inputs = self._measuring.inputs
         if not inputs or not controller.is_closing:
             return None
-        return BeforeCut(self._gated.without_gates(), inputs)
+        whole = self._gated.without_gates()
+        return BeforeCut(whole, inputs, controller.is_pretrained)
 
     def _refit_(self, before: BeforeCut | None) -> None:
         """Fit what stays to what it was, in the process that has seen inputs."""

@@ -9,7 +9,7 @@ behind weights that change fast, and layers would be fitted to make up for that.
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,13 @@ from diffprune._pruner.gated_model import GatedModel
 from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 
+ROWS_PER_FEATURE: Final = 4.0
+"""What a layer needs to be fitted in a model that still learns.
+
+Few rows are enough to come closer to the model before, and not enough to be as good a
+start for training as weights that were learned from all of the data.
+"""
+
 
 @dataclass(frozen=True)
 class BeforeCut:
@@ -29,10 +36,12 @@ class BeforeCut:
     Attributes:
         whole: A plain copy of the model.
         inputs: Batches that it has seen.
+        is_trained: Whether it was trained before the pruner came.
     """
 
     whole: nn.Module
     inputs: Sequence[ExampleInputs]
+    is_trained: bool
 
 
 def pays(model: nn.Module, *, is_trained: bool) -> bool:
@@ -56,9 +65,15 @@ def refit_kept_(gated: GatedModel[Any], before: BeforeCut) -> Refit | None:
     """
     plain = gated.without_gates()
     cut = {name: t.detach().clone() for name, t in named_tensors(plain).items()}
-    kept, normed = gated.last_cut.tensors, _normed_by_batch(gated.model)
     try:
-        found = refit_(plain, before.whole, kept, before.inputs, normed_by_batch=normed)
+        found = refit_(
+            plain,
+            before.whole,
+            gated.last_cut.tensors,
+            before.inputs,
+            normed_by_batch=_normed_by_batch(gated.model),
+            rows_per_feature=0.0 if before.is_trained else ROWS_PER_FEATURE,
+        )
     except (ArgumentError, RuntimeError) as error:
         warnings.warn(f"layers were not fitted after a removal: {error}", stacklevel=7)
         return None
