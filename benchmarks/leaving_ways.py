@@ -3,11 +3,12 @@
 Networks that the comparison lacks are trained from scratch to a fifth of their
 multiply-adds, in the eight rounds that `dp.Budget` has. In each round the chosen units
 are dropped at once; or their readers' weights fall to zero over the sixteen steps
-before it; or the readers are fitted again when they are dropped. Everything else is the
-same, and so is the number of steps. Norms get the statistics of the examples that units
-are chosen by, as they have them in training, before anything is measured or fitted.
-`python -m benchmarks.leaving_ways` trains what has no record yet and prints the means.
-Errors are those of 10,000 training images that no network learns from.
+before it; or the readers are fitted again when they are dropped, as in a `Pruner`.
+Everything else is the same, and so is the number of steps. Norms get the statistics of
+the examples that units are chosen by, as they have them in training, before anything is
+measured or fitted. `python -m benchmarks.leaving_ways` trains what has no record yet
+and prints the means. Errors are those of 10,000 training images that no network learns
+from.
 """
 
 import argparse
@@ -29,11 +30,12 @@ from benchmarks.choice_factors import NETWORKS as COMPARED, judges
 from benchmarks.closing_plans import COLOUR, DIGITS, make_task
 from diffprune._budget.controller import WINDOW, rounds
 from diffprune._budget.limits import as_costs, make_limits
-from diffprune._choice import allocate
+from diffprune._choice import allocate, refit_
 from diffprune._costs.network import Network
 from diffprune._graph import Groups, find_groups
 from diffprune._graph.zeros import unit_numbers
 from diffprune._pruner.measuring import CHOOSING, FITTING
+from diffprune._pruner.refitting import ROWS_PER_FEATURE
 from diffprune._shrink.shrink import choose_order
 from diffprune._surgery.remove import removal
 
@@ -255,8 +257,10 @@ def removed(
     model: nn.Module, optimizer: Optimizer, task: Task, cut: Cut, way: str
 ) -> tuple[nn.Module, Optimizer]:
     """The network without these units, and an optimizer that remembers the others."""
-    refit = cut.data if way == REFITTED else None
-    done = removal(model, cut.data[0][:2], cut.groups, keep=cut.keep, refit=refit)
+    done = removal(model, cut.data[0][:2], cut.groups, keep=cut.keep)
+    if way == REFITTED:
+        kept = done.plan.tensors
+        refit_(done.model, model, kept, cut.data, rows_per_feature=ROWS_PER_FEATURE)
     fresh = task.optimizer(done.model.parameters(), task.rate)
     small = dict(done.model.named_parameters())
     for name, parameter in model.named_parameters():
