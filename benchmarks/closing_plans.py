@@ -125,8 +125,11 @@ def make_task(name: str, make: Any, rate: float, **options: Any) -> Task:  # noq
 
 _IMAGES: Final = {"data": cifar10, "is_shifted": True, "epochs": 4}
 DIGITS: Final = {
-    "data": mnist, "is_shifted": False, "epochs": 6, "optimizer": tasks.adam
-}  # fmt: skip
+    "data": mnist,
+    "is_shifted": False,
+    "epochs": 6,
+    "optimizer": tasks.adam,
+}
 COLOUR: Final = {**_IMAGES, "optimizer": tasks.sgd}
 NETWORKS: Final = {
     task.name: task

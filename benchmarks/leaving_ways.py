@@ -26,7 +26,7 @@ import diffprune as dp
 from benchmarks.choice import training
 from benchmarks.choice.table import estimate
 from benchmarks.choice.tasks import BATCH, Task, adam, batches, calibration
-from benchmarks.choice_factors import NETWORKS as COMPARED, judges
+from benchmarks.choice_factors import NETWORKS as KNOWN, judges
 from benchmarks.closing_plans import COLOUR, DIGITS, make_task
 from diffprune._budget.controller import WINDOW, rounds
 from diffprune._budget.limits import as_costs, make_limits
@@ -108,7 +108,7 @@ class _Mixer(nn.Module):
 
 
 _COLOUR: Final = COLOUR | {"optimizer": adam}
-NETWORKS: Final = COMPARED | {
+NETWORKS: Final = KNOWN | {
     task.name: task
     for task in (
         make_task("deep convolutions, no norm", _Deep, 2e-3, **_COLOUR),

@@ -227,6 +227,20 @@ class TestPrecision:
         testing.check_removal(model, images)
         testing.check_training_commutes(model, images)
 
+    @pytest.mark.parametrize("other", [torch.tensor([0.5]), torch.tensor([3])])
+    def test_a_large_output_hides_no_fault_of_another(self, other):
+        large = torch.tensor([1e6])
+        outcomes.assert_close([large + 1, other], [large, other], what="", atol=1e-5)
+        with pytest.raises(AssertionError, match="outputs"):
+            outcomes.assert_close(
+                [large, other + 1], [large, other], what="outputs", atol=1e-5
+            )
+
+    def test_another_number_of_outputs_is_found(self):
+        x = torch.ones(2)
+        with pytest.raises(AssertionError, match="outputs"):
+            outcomes.assert_close([x], [x, x], what="outputs", atol=1e-5)
+
     @pytest.mark.parametrize("value", [0.0, torch.finfo().max])
     def test_nan_and_infinity_are_no_numbers(self, value):
         for odd in (torch.nan, torch.inf):

@@ -93,18 +93,32 @@ def is_equal(one: object, other: object) -> bool:
 
 
 def assert_close(actual: object, expected: object, *, what: str, atol: float) -> None:
-    """Raise unless nested results agree up to `atol`, or that part of the largest."""
-    leaves = [x for x in pytree.tree_leaves(expected) if isinstance(x, Tensor)]
-    numbers = (x[x.isfinite()].detach().abs() for x in leaves if x.is_floating_point())
-    scale = max((float(x.max()) for x in numbers if x.numel()), default=1.0)
-    torch.testing.assert_close(
-        actual,
-        expected,
-        rtol=0,
-        atol=atol * max(1.0, scale),
-        equal_nan=True,
-        msg=lambda m: f"{what}: {m}",
-    )
+    """Raise unless nested results agree.
+
+    Numbers of a tensor may differ by `atol`, or by that part of its largest number;
+    integers have to be equal.
+    """
+    (found, shape), (wanted, like) = map(pytree.tree_flatten, (actual, expected))
+    if shape != like:
+        raise AssertionError(f"{what}: {shape}, where {like} was expected")
+    for one, other in zip(found, wanted, strict=True):
+        torch.testing.assert_close(
+            one,
+            other,
+            rtol=0,
+            atol=_allowed(other, atol),
+            equal_nan=True,
+            msg=lambda m: f"{what}: {m}",
+        )
+
+
+def _allowed(expected: object, atol: float) -> float:
+    if not isinstance(expected, Tensor):
+        return atol
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return 0.0
+    numbers = expected.detach()[expected.isfinite()].abs()
+    return atol * max(1.0, float(numbers.max())) if numbers.numel() else atol
 
 
 def assert_same_state(

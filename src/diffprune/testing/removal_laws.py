@@ -82,8 +82,8 @@ def check_removal(
         keep: By name of a group, True for every unit that stays; random by default.
         groups: Those of the model, if you have found them already.
         seed: Of what is removed, and of the other inputs.
-        atol: How far outputs may differ, or which part of the largest. By default it
-            follows the precision of the model: 1e-10 in double, 1e-5 in single.
+        atol: How far an output may differ, or which part of its largest number. By
+            default by the precision of the model: 1e-10 in double, 1e-5 in single.
         options: Passed to `find_groups`.
 
     Returns:
