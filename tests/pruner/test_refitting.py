@@ -1,4 +1,4 @@
-"""Once a budget is met for good: a plain model, fitted, that goes on training."""
+"""When units leave for a budget, layers are fitted; in the end the model is plain."""
 
 import copy
 import warnings
