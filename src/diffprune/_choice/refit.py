@@ -427,7 +427,7 @@ class _Session:
         self._readers.append(ReaderFit(name, fit.before, after))
 
     def _estimate_(self, stops: Sequence[_Stop], wholes: Sequence[_Stop]) -> None:
-        """Estimate the statistics of a norm where its inputs, or its use, ask for it."""
+        """Estimate statistics where inputs are others now, or batches are used."""
         name = stops[0].name
         is_normed_by_batch = name in self._terms.normed_by_batch
         if is_normed_by_batch:
