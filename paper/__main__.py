@@ -185,7 +185,7 @@ def table1(
     ] = None,
     seeds: Seeds = 1,
     epochs: Annotated[
-        int | None, typer.Option(help="With --run: other than what is published.")
+        int | None, typer.Option(help="With --run: fewer than published.")
     ] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,

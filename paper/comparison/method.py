@@ -108,10 +108,10 @@ class Method:
 
         Args:
             seed: Of the run.
-            epochs: How many; by default the published number.
+            epochs: At most; by default the published number, which is also the most.
         """
         own = self.recipe
-        epochs = own.epochs if epochs is None else epochs
+        epochs = own.epochs if epochs is None else min(epochs, own.epochs)
         gate_lr = own.lr if own.gate_lr is None else own.gate_lr
         hurried = max(gate_lr, min(gate_lr * self.hurry(epochs), FASTEST))
         after = tuple(round(a * epochs / own.epochs) for a in own.decay_after)

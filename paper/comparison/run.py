@@ -73,7 +73,7 @@ def train(names: Sequence[str], *, seeds: int, epochs: int | None) -> None:
     Args:
         names: Of systems; the dense network is trained first if one continues from it.
         seeds: How many.
-        epochs: Of each; by default what is published.
+        epochs: Of each, at most; by default what is published.
     """
     for seed in range(seeds):
         for name in names:

@@ -24,6 +24,7 @@ def test_a_shorter_run_keeps_shares_and_hurries_its_gates():
     assert (short.epochs, short.decay_after, short.lr) == (20, (10, 14), 5e-4)
     assert short.gate_lr == pytest.approx(5e-3)
     assert METHOD.asked(0, 100).gate_lr == pytest.approx(1e-3)
+    assert METHOD.asked(0, 10_000).epochs == RECIPE.epochs  # never longer
 
 
 def test_nobody_hurries_beyond_the_limits():
