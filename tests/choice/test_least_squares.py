@@ -143,3 +143,16 @@ def test_numbers_that_overflow_leave_the_matrix_as_it_is():
     sums.add(inputs * 1e200, targets)
     start = torch.zeros(1, 7, 3).double()
     assert torch.equal(sums.solve(start).matrix, start)
+
+
+def test_rows_are_held_out_however_few_come_at_a_time():
+    inputs, targets = rows()
+    at_once, one_by_one = LeastSquares(), LeastSquares()
+    at_once.add(inputs, targets)
+    for some in zip(inputs.split(1), targets.split(1), strict=True):
+        one_by_one.add(*some)
+    start = torch.zeros(1, 7, 3)
+    one, other = at_once.solve(start), one_by_one.solve(start)
+    assert at_once.count == one_by_one.count == int(fitted(inputs).sum())
+    torch.testing.assert_close(one.matrix, other.matrix)
+    assert one.after == pytest.approx(other.after)

@@ -52,7 +52,7 @@ def test_readers_of_every_kind_come_closer_on_inputs_they_have_not_seen(name):
     if not len(groups):
         pytest.skip("nothing can be removed")
     torch.manual_seed(2)
-    batches = [ZOO[name].inputs() for _ in range(16)]
+    batches = [ZOO[name].inputs() for _ in range(48)]
     plain = removal(model, inputs, groups, keep=halved(groups))
     found = removal(model, inputs, groups, keep=halved(groups), refit=batches)
     assert found.plan == plain.plan
@@ -79,6 +79,19 @@ def test_only_readers_of_removed_units_are_called_unfitted():
     assert found.refit is not None
     assert found.refit.readers
     assert not found.refit.skipped
+
+
+def test_single_examples_are_fitted_as_one_batch():
+    model, _ = conv_net()
+    x = torch.randn(48, 2, 9, 9)
+    groups = find_groups(model, x[:2])
+    keep = halved(groups)
+    one, other = (
+        removal(model, x[:2], groups, keep=keep, refit=batches)
+        for batches in ([x], [*x.split(1)])
+    )
+    assert one.refit == other.refit
+    assert torch.equal(one.model(x), other.model(x))
 
 
 def conv_net():

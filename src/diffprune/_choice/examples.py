@@ -1,8 +1,10 @@
-"""How many examples a batch holds, and the first few of them."""
+"""How many examples a batch holds, the first few of them, and small batches as one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, Final, TypeVar
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -53,3 +55,92 @@ def from_few(find: Callable[[TreeT], FoundT], batch: TreeT) -> FoundT:
         return find(few)
     except Exception:  # noqa: BLE001 - whatever a model raises; all are tried next
         return find(batch)
+
+
+def are_close(one: Tensor, other: Tensor) -> bool:
+    """Whether a model returned the same but for rounding."""
+    if one.shape != other.shape:
+        return False
+    return torch.allclose(one, other, 1e-2, 1e-4, equal_nan=True)
+
+
+def joined(
+    batches: Sequence[TreeT], most: int, run: Callable[[TreeT], object]
+) -> list[tuple[str, TreeT]]:
+    """Join neighbours of few examples, and say what to call each of the new batches.
+
+    Nothing is joined if a model would return something else then: examples may see
+    each other, or time comes first.
+
+    Args:
+        batches: Inputs of a model.
+        most: How many examples a joined batch may hold.
+        run: Returns what the model does.
+
+    Examples:
+        >>> import torch
+        >>> three = [torch.rand(2, 5) for _ in range(3)]
+        >>> [(name, len(x)) for name, x in joined(three, 4, lambda x: x.exp())]
+        [('batches 0 to 1', 4), ('batch 2', 2)]
+    """
+    parts = list[list[TreeT]]()
+    for batch in batches:
+        if parts and _fits(parts[-1], batch, most):
+            parts[-1].append(batch)
+        else:
+            parts.append([batch])
+    several = next((some for some in parts if len(some) > 1), None)
+    if several is None or not _run_apart(several[:2], run):
+        parts = [[batch] for batch in batches]
+    found, number = list[tuple[str, TreeT]](), 0
+    for some in parts:
+        last = number + len(some) - 1
+        name = f"batch {number}" if last == number else f"batches {number} to {last}"
+        found.append((name, _as_one(some)))
+        number = last + 1
+    return found
+
+
+def _fits(some: Sequence[TreeT], batch: TreeT, most: int) -> bool:
+    """Whether one more batch can be joined to some."""
+    kind = _kind(batch)
+    count = sum(map(batch_size, some)) + batch_size(batch)
+    return kind is not None and count <= most and kind == _kind(some[0])
+
+
+def _kind(batch: object) -> object | None:
+    """What batches share that can be joined; None for those that never can."""
+    leaves, structure = pytree.tree_flatten(batch)
+    kinds, lengths = list[object](), set[int]()
+    for leaf in leaves:
+        if isinstance(leaf, bool | None):
+            kinds.append(leaf)
+        elif isinstance(leaf, Tensor) and leaf.layout == torch.strided and leaf.ndim:
+            kinds.append((leaf.shape[1:], leaf.dtype, leaf.device))
+            lengths.add(len(leaf))
+        else:
+            return None
+    return (structure, kinds) if len(lengths) == 1 else None
+
+
+def _as_one(batches: Sequence[TreeT]) -> TreeT:
+    def join(*leaves: Any) -> Any:  # noqa: ANN401 - what a batch holds
+        return torch.cat(leaves) if isinstance(leaves[0], Tensor) else leaves[0]
+
+    first, *others = batches
+    return pytree.tree_map(join, first, *others) if others else first
+
+
+def _run_apart(batches: Sequence[TreeT], run: Callable[[TreeT], object]) -> bool:
+    """Whether a model returns for all of them what it returns for each."""
+    try:
+        returned = [pytree.tree_leaves(run(batch)) for batch in batches]
+        at_once: list[Any] = pytree.tree_leaves(run(_as_one(batches)))
+        pairs = [
+            (leaf, torch.cat(parts))
+            for leaf, *parts in zip_longest(at_once, *returned)
+            if isinstance(leaf, Tensor) and leaf.ndim
+        ]
+        return bool(pairs) and all(are_close(*pair) for pair in pairs)
+    except Exception:  # noqa: BLE001 - whatever a model raises: it needs them as they are
+        return False

@@ -57,6 +57,7 @@ class LeastSquares:
     def __init__(self, *, centred: bool = True) -> None:
         self._is_centred = centred
         self._fitted, self._held = _Sums(), _Sums()
+        self._seen = 0
 
     def add(
         self,
@@ -66,8 +67,9 @@ class LeastSquares:
         """Take some more rows into account; those that are not finite tell nothing."""
         is_finite = _are_finite(inputs) & _are_finite(targets)
         inputs, targets = inputs[is_finite], targets[is_finite]
-        held = torch.arange(len(inputs)) % _HELD_OUT == _HELD_OUT - 1
-        held = held.to(inputs.device)
+        numbers = torch.arange(self._seen, self._seen + len(inputs))
+        self._seen += len(inputs)
+        held = (numbers % _HELD_OUT == _HELD_OUT - 1).to(inputs.device)
         self._fitted.add(inputs[~held], targets[~held])
         self._held.add(inputs[held], targets[held])
 

@@ -33,7 +33,9 @@ class Pausable(Iterator[EventT], Generic[EventT]):
 
     def __init__(self, run: Callable[[Callable[[EventT], None]], object]) -> None:
         self._run = run
-        self._resume, self._paused = threading.Semaphore(0), threading.Semaphore(0)
+        self._resume, self._paused = threading.Lock(), threading.Lock()
+        self._resume.acquire()
+        self._paused.acquire()
         self._event: EventT | None = None
         self._error: BaseException | None = None
         self._is_done = self._is_closing = False

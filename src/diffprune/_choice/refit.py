@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias, final
 import torch
 from torch import Tensor, nn
 
-from diffprune._choice.examples import from_few
+from diffprune._choice.examples import from_few, joined
 from diffprune._choice.forward import Compute, computes, names_of, run_watched
 from diffprune._choice.least_squares import RIDGE, Fit, LeastSquares
 from diffprune._choice.linear_maps import Convolution, LinearMap
@@ -24,13 +24,25 @@ from diffprune._choice.lockstep import Pausable
 from diffprune._choice.watch import FunctionCall
 from diffprune._core.copying import copied
 from diffprune._core.types import Int
-from diffprune._graph import ExampleInputs, accepting, mode, narrow, unchanged
+from diffprune._graph import (
+    ExampleInputs,
+    accepting,
+    call_arguments,
+    mode,
+    narrow,
+    unchanged,
+)
 from diffprune.errors import ArgumentError
 
 Kept: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
 """For each tensor that shrank, the kept indices per dimension."""
 
+_Named: TypeAlias = Sequence[tuple[str, ExampleInputs]]
+"""Batches, each with what errors call it."""
+
 MAX_ROWS: Final = 16_384
+_MAX_JOINED: Final = 64
+"""Examples of small batches that run at once; every pass that waits has a thread."""
 _MAX_FEATURES: Final = 8_192
 _GAIN: Final = 0.999  # a fit that is not this much better is not worth a change
 
@@ -126,8 +138,9 @@ def refit_(
         uses = from_few(partial(_uses, whole), held[0])
         terms = _Terms(ridge, rows_per_feature, frozenset(normed_by_batch))
         session = _Session(small, whole, kept, uses, terms)
-        session.fit_shared_(held)
-        session.fit_in_order_(held)
+        named = joined(held, _MAX_JOINED, partial(_returned, whole))
+        session.fit_shared_(named)
+        session.fit_in_order_(named)
         for statistics in session.estimated:
             written.pop(statistics, None)
     return session.result(read)
@@ -151,6 +164,11 @@ class _Uses:
     def shared(self) -> frozenset[str]:
         """Weights of several linear maps."""
         return frozenset(name for name, times in self.maps.items() if times > 1)
+
+
+def _returned(model: nn.Module, inputs: ExampleInputs) -> object:
+    args, kwargs = call_arguments(inputs)
+    return model(*args, **kwargs)
 
 
 def _first_names(model: nn.Module) -> dict[str, str]:
@@ -244,7 +262,7 @@ class _Session:
         }
         return Refit(tuple(self._readers), tuple(self._norms), skipped)
 
-    def fit_shared_(self, batches: Sequence[ExampleInputs]) -> None:
+    def fit_shared_(self, batches: _Named) -> None:
         """Fit weights that are used several times, on what the whole network gives."""
         names, maps = names_of(self._whole), dict[str, LinearMap]()
         sums = dict[str, LeastSquares]()
@@ -263,8 +281,8 @@ class _Session:
                 sums[name].add(_wide(inputs), self._kept_outputs(name, found, aims))
             return y
 
-        for number, inputs in enumerate(batches if self._uses.shared else ()):
-            with accepting(f"batch {number}"):
+        for called, inputs in batches if self._uses.shared else ():
+            with accepting(called):
                 run_watched(self._whole, inputs, at_map)
         weights = dict(self._small.named_parameters())
         for name, found in maps.items():
@@ -296,12 +314,11 @@ class _Session:
         flat = flat if index is None else flat[:, list(index)]
         return _wide(flat.unflatten(1, (groups, -1)))
 
-    def fit_in_order_(self, batches: Sequence[ExampleInputs]) -> None:
+    def fit_in_order_(self, batches: _Named) -> None:
         """Fit all others in the order they run, on what the small network gives."""
-        numbered = [*enumerate(batches)]
-        small = [Pausable(self._walk(self._small, *one)) for one in numbered]
+        small = [Pausable(self._walk(self._small, *one)) for one in batches]
         whole = [
-            Pausable(self._walk(self._whole, *one, is_whole=True)) for one in numbered
+            Pausable(self._walk(self._whole, *one, is_whole=True)) for one in batches
         ]
         try:
             for stops in zip_longest(*small):
@@ -314,7 +331,7 @@ class _Session:
     def _walk(
         self,
         model: nn.Module,
-        number: int,
+        called: str,
         inputs: ExampleInputs,
         *,
         is_whole: bool = False,
@@ -345,7 +362,7 @@ class _Session:
                     pause(_Stop(names[id(both[0])], call.args[0], statistics=both))
                 return call.run()
 
-            with torch.no_grad(), accepting(f"batch {number}", who):
+            with torch.no_grad(), accepting(called, who):
                 run_watched(own, inputs, at_map, otherwise)
 
         return run

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from diffprune._choice import Batch
-from diffprune._choice.examples import batch_size, first_examples
+from diffprune._choice.examples import are_close, batch_size, first_examples
 from diffprune._graph import ExampleInputs, call_arguments, mode, unchanged
 from diffprune.errors import ArgumentError
 
@@ -76,7 +76,7 @@ class Batches:
             for one, other in zip(three, two, strict=False)
             if isinstance(one, Tensor) and one.ndim and len(one) == 3
         ]
-        return bool(pairs) and all(_are_close(*pair) for pair in pairs)
+        return bool(pairs) and all(are_close(*pair) for pair in pairs)
 
     def _returned(self, inputs: ExampleInputs) -> object:
         args, kwargs = call_arguments(inputs)
@@ -99,12 +99,6 @@ class Batches:
             self._read.append(pair)
             return pair
         return None
-
-
-def _are_close(one: Tensor, other: Tensor) -> bool:
-    if one.shape != other.shape:
-        return False
-    return torch.allclose(one, other, 1e-2, 1e-4, equal_nan=True)
 
 
 def _as_usual(tensor: Tensor) -> Tensor:
