@@ -38,7 +38,8 @@ def _experiment(
 EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     "lenet5": _experiment(
         lenet5_table,
-        ("lenet5-sigmoid", "lenet5-sigmoid-fading", "lenet5-softmax", "lenet5-dense",
+        ("lenet5-sigmoid-held", "lenet5-softmax-held", "lenet5-sigmoid",
+         "lenet5-sigmoid-fading", "lenet5-softmax", "lenet5-dense",
          "lenet5-sigmoid-kept"),
     ),
     "wrn": _experiment(

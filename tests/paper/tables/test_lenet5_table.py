@@ -6,11 +6,12 @@ from diffprune import Gate
 from paper.recipes import (
     table1_dense,
     table1_sigmoid,
-    table1_sigmoid_fading,
+    table1_sigmoid_held,
     table1_sigmoid_kept,
     table1_softmax,
+    table1_softmax_held,
 )  # fmt: skip
-from paper.tables.lenet5_table import TABLE1, lenet5_table
+from paper.tables.lenet5_table import REMEDIES, TABLE1, lenet5_table
 
 
 def test_the_table_shows_ours_under_the_papers_row(done, lines_of):
@@ -88,6 +89,18 @@ def test_a_run_that_keeps_its_units_differs_in_nothing_else():
     assert same == table1_sigmoid(5)
 
 
+@pytest.mark.parametrize(
+    ("held", "papers"),
+    [(table1_sigmoid_held, table1_sigmoid), (table1_softmax_held, table1_softmax)],
+)
+def test_a_run_that_holds_its_gates_differs_in_its_length_and_rate(held, papers):
+    recipe = held(5)
+    same = {"epochs": 200, "decay": "constant", "decay_after": ()}
+    assert replace(recipe, name=papers(5).name, **same) == papers(5)
+    (falls,) = recipe.decay_after
+    assert recipe.lr_factor(falls) == 1.0 > recipe.lr_factor(falls + 1)
+
+
 def test_the_dense_network_stands_above_with_its_mean(done, lines_of):
     (epoch,) = done.epochs
     runs = [
@@ -114,18 +127,19 @@ def test_the_dense_run_differs_in_its_gates_alone():
     assert same == softmax
 
 
-def test_runs_whose_strengths_fade_stand_below_the_papers_rows(done, lines_of):
+@pytest.mark.parametrize("name", REMEDIES)
+def test_runs_in_which_closing_ends_stand_below_the_papers_rows(done, lines_of, name):
     (epoch,) = done.epochs
     runs = [
         replace(
             done,
-            recipe=table1_sigmoid_fading(seed),
+            recipe=REMEDIES[name](seed),
             epochs=(replace(epoch, test_error=seed + 0.5),),
         )
         for seed in range(2)
     ]
     lines = lines_of(lenet5_table(runs))
-    (title,) = [n for n, line in enumerate(lines) if "strengths fade" in line]
+    (title,) = [n for n, line in enumerate(lines) if name in line]
     (paper,) = [n for n, line in enumerate(lines) if "10-20-71-35" in line]
     assert paper < title
     assert "0.50" in lines[title + 1]
