@@ -4,6 +4,8 @@ CONSTRAINTS ?= constraints.txt
 BIN := .venv/bin
 # The theme's advertisement for its successor is not a result of ours.
 export NO_MKDOCS_2_WARNING := 1
+# Dozens of processes of the tests read the same files: compile each once.
+export PYTHONDONTWRITEBYTECODE :=
 READY := .venv/.ready
 # A minute of tests that touch every mechanism once; `make test` runs them all.
 FAST := tests/budget tests/core tests/gates tests/graph/ops tests/meta/test_api_is_documented.py \
