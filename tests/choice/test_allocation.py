@@ -15,7 +15,7 @@ def leaving(*worths):
 def area(most):
     """Two groups whose widths are multiplied."""
 
-    def marginal(widths):
+    def marginal(widths, _):
         return torch.stack([widths[1], widths[0]]) / most
 
     return Costs(lambda widths: [float(widths[0] * widths[1]) / most], marginal)
@@ -24,7 +24,7 @@ def area(most):
 def line(*prices, most):
     cost = torch.tensor(prices).double()
     return Costs(
-        lambda widths: [float(widths.double() @ cost) / most], lambda _: cost / most
+        lambda widths: [float(widths.double() @ cost) / most], lambda *_: cost / most
     )
 
 

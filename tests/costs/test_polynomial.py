@@ -39,3 +39,13 @@ def test_gradients_are_what_a_little_more_width_costs():
     widths = torch.tensor([3.0, 5.0, 0.0], dtype=torch.float64, requires_grad=True)
     cost = Polynomial({(0, 1): 2, (0, 0, 2): 3, (1,): 5, (): 7}, 3)
     assert torch.autograd.gradcheck(cost, widths)
+    (slope,) = torch.autograd.grad(cost(widths), widths)
+    assert torch.equal(cost.slope(widths.detach()), slope)
+
+
+def test_a_constant_has_no_slope_and_parts_are_divided():
+    widths = torch.tensor([3.0, 5.0]).double()
+    assert Polynomial({(): 7}, 2).slope(widths).tolist() == [0, 0]
+    area = Polynomial({(0, 1): 6}, 2, divisor=4)
+    assert float(area(widths)) == 22.5
+    assert area.slope(widths).tolist() == [7.5, 4.5]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,16 +15,29 @@ from diffprune._core.types import Float
 from diffprune._costs.counts import file_size, macs, memory, parameters
 from diffprune._costs.latency import latency
 from diffprune._costs.network import Network
+from diffprune._costs.polynomial import Polynomial
 from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError
 
 Widths: TypeAlias = Float[Tensor, " groups"]
-Cost: TypeAlias = Callable[[Widths], Float[Tensor, ""]]
 
 PER_EXAMPLE: Final = ("macs", "memory")
 """Costs of a forward pass, in proportion to the batch."""
 
 SMALL_SHARE: Final = 0.02
+
+
+class Cost(Protocol):
+    """What a model costs, as a function of its widths."""
+
+    def __call__(self, widths: Widths, /) -> Float[Tensor, ""]:
+        """The cost at these widths."""
+        ...
+
+    def slope(self, widths: Widths, /) -> Widths:
+        """What one more unit of each group costs, at these widths."""
+        ...
+
 
 COSTS: Final[Mapping[str, Callable[[Network], Cost]]] = {
     "macs": macs,
@@ -149,7 +162,8 @@ def _check_examples(asked: Mapping[str, Amount], examples: int | None) -> None:
 
 
 def _per_example(cost: Cost, examples: int) -> Cost:
-    return lambda widths: cost(widths) / examples
+    assert isinstance(cost, Polynomial)  # noqa: S101 - such costs are counted
+    return replace(cost, divisor=examples)
 
 
 _FEWER: Final = (
@@ -203,14 +217,11 @@ def _round_up(fraction: float) -> float:
 
 def marginal(limits: Sequence[Limit], prices: Sequence[float], at: Widths) -> Widths:
     """What one more unit of each group costs, at prices for the whole of each cost."""
-    widths = at.clone().requires_grad_()
-    with torch.enable_grad():
-        costs = [
-            price * limit.cost(widths) / limit.whole
-            for limit, price in zip(limits, prices, strict=True)
-        ]
-        (found,) = torch.autograd.grad(torch.stack(costs).sum(), widths)
-    return found
+    total = torch.zeros(len(at), dtype=torch.float64)
+    for limit, price in zip(limits, prices, strict=True):
+        if price:
+            total += price * limit.factor / limit.whole * limit.predicted.slope(at)
+    return total
 
 
 def as_costs(limits: Sequence[Limit]) -> Costs:
@@ -222,10 +233,10 @@ def as_costs(limits: Sequence[Limit]) -> Costs:
     def used(widths: Widths) -> list[float]:
         return [limit.used(widths) for limit in limits]
 
-    def price(widths: Widths) -> Widths:
+    def price(widths: Widths, parts: Sequence[float]) -> Widths:
         prices = [
             limit.whole / limit.most * (part > 1)
-            for limit, part in zip(limits, used(widths), strict=True)
+            for limit, part in zip(limits, parts, strict=True)
         ]
         return marginal(limits, prices, widths)
 

@@ -34,12 +34,12 @@ class Costs:
 
     Attributes:
         used: From widths to the part of each limit that they use; one is all of it.
-        marginal: What one unit of each group costs, at these widths, in limits that are
-            exceeded.
+        marginal: From widths, and the part of each limit that they use, to what one
+            unit of each group costs there, in limits that are exceeded.
     """
 
     used: Callable[[Widths], Sequence[float]]
-    marginal: Callable[[Widths], Widths]
+    marginal: Callable[[Widths, Sequence[float]], Widths]
 
     def fit(self, widths: Widths) -> bool:
         """Whether all limits hold."""
@@ -102,27 +102,22 @@ def _removals(
 ) -> list[_Removal]:
     """What leaves, in order, until all limits hold or every group is at its floor."""
     widths, found = list(start), list[_Removal]()
-    while not costs.fit(_tensor(widths)):
-        prices = costs.marginal(_tensor(widths)).clamp(min=_FREE).tolist()
+    worths: list[list[float]] = [group.worth.tolist() for group in leaving]
+    while max(used := costs.used(at := _tensor(widths))) > 1:
+        prices = costs.marginal(at, used).clamp(min=_FREE).tolist()
         offers = list[tuple[float, int, int]]()
-        for number, (group, price) in enumerate(zip(leaving, prices, strict=True)):
-            width = widths[number]
-            count = _at_once(width, floors[number], round_to, len(group.order))
+        for number, (worth, price) in enumerate(zip(worths, prices, strict=True)):
+            size, width = len(worth), widths[number]
+            count = _at_once(width, floors[number], round_to, size)
             if count:
-                worth = _worth(group, width, count) / (count * price)
-                offers.append((worth, number, count))
+                lost = sum(worth[size - width : size - width + count])
+                offers.append((lost / (count * price), number, count))
         if not offers:
             break
         _, number, count = min(offers)
         widths[number] -= count
         found.append(_Removal(number, count))
     return found
-
-
-def _worth(group: Leaving, width: int, count: int) -> float:
-    """What the next units to leave are worth."""
-    gone = len(group.order) - width
-    return float(group.worth[gone : gone + count].sum())
 
 
 def _at_once(width: int, floor: int, round_to: int, size: int) -> int:

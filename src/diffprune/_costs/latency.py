@@ -62,6 +62,13 @@ class Latency:
         alone = torch.einsum("oij,oi,oj->", around, parts[:, 0], parts[:, 1])
         return self.factor * alone + self.rest
 
+    def slope(self, widths: Float[Tensor, " widths"]) -> Float[Tensor, " widths"]:
+        """What a little more of each width costs, per unit, at these widths."""
+        at = widths.detach().clone().requires_grad_()
+        with torch.enable_grad():
+            (found,) = torch.autograd.grad(self(at), at)
+        return found
+
 
 def latency(network: Network, folder: Path | None = None) -> Latency:
     """Time the ops of a model on its device; what was timed before is remembered.

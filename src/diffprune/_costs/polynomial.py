@@ -28,29 +28,64 @@ class Polynomial:
         terms: The coefficient of every product, which is given by the numbers of its
             widths in rising order; a width that appears twice is squared.
         num_widths: How many widths there are.
+        divisor: What the sum is divided by.
 
     Examples:
         >>> area_and_border = Polynomial({(0, 1): 1, (0,): 2, (1,): 2, (): 4}, 2)
         >>> area_and_border(torch.tensor([3.0, 5.0]))
         tensor(35., dtype=torch.float64)
+        >>> area_and_border.slope(torch.tensor([3.0, 5.0]))
+        tensor([7., 5.], dtype=torch.float64)
     """
 
     terms: Mapping[Monomial, int]
     num_widths: int
+    divisor: int = 1
 
     def __call__(self, widths: Float[Tensor, " widths"]) -> Float[Tensor, ""]:
         """The cost at these widths, differentiable in them."""
-        factors, coefficients = self._table
+        return self._products(widths, self._factors) @ self._coefficients / self.divisor
+
+    def slope(self, widths: Float[Tensor, " widths"]) -> Float[Tensor, " widths"]:
+        """What a little more of each width costs, per unit, at these widths."""
+        factors, coefficients, numbers = self._derivatives
+        each = self._products(widths, factors) * coefficients
+        total = torch.zeros(self.num_widths, dtype=torch.float64)
+        return total.index_add_(0, numbers, each) / self.divisor
+
+    @staticmethod
+    def _products(
+        widths: Float[Tensor, " widths"], factors: Int[Tensor, "terms degree"]
+    ) -> Float[Tensor, " terms"]:
         known = torch.cat([widths.double().cpu(), torch.ones(1, dtype=torch.float64)])
-        return known[factors].prod(-1) @ coefficients
+        return known[factors].prod(-1)
 
     @cached_property
-    def _table(self) -> tuple[Int[Tensor, "terms degree"], Float[Tensor, " terms"]]:
-        degree = max(map(len, self.terms), default=0)
-        # Short products are filled up with a width that is always one.
-        places = [(*m, *[self.num_widths] * (degree - len(m))) for m in self.terms]
-        factors = torch.tensor(places, dtype=torch.long).reshape(len(places), degree)
-        return factors, torch.tensor([*self.terms.values()], dtype=torch.float64)
+    def _factors(self) -> Int[Tensor, "terms degree"]:
+        return self._padded([*self.terms])
+
+    @cached_property
+    def _coefficients(self) -> Float[Tensor, " terms"]:
+        return torch.tensor([*self.terms.values()], dtype=torch.float64)
+
+    @cached_property
+    def _derivatives(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Terms without one of their widths, their coefficients, and which it was."""
+        left = [
+            (monomial[:place] + monomial[place + 1 :], coefficient, number)
+            for monomial, coefficient in self.terms.items()
+            for place, number in enumerate(monomial)
+        ]
+        factors = self._padded([monomial for monomial, _, _ in left])
+        coefficients = torch.tensor([c for _, c, _ in left], dtype=torch.float64)
+        numbers = torch.tensor([number for _, _, number in left], dtype=torch.long)
+        return factors, coefficients, numbers
+
+    def _padded(self, monomials: Sequence[Monomial]) -> Int[Tensor, "terms degree"]:
+        """A row for each; short ones are filled up with a width that is always one."""
+        degree = max(map(len, monomials), default=0)
+        rows = [(*m, *[self.num_widths] * (degree - len(m))) for m in monomials]
+        return torch.tensor(rows, dtype=torch.long).reshape(len(rows), degree)
 
 
 def polynomial(
