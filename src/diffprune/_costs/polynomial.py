@@ -20,6 +20,25 @@ from diffprune._graph import Atom, Axes, Axis, Cat
 Monomial = tuple[int, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The terms of a polynomial and of its derivatives, as tensors.
+
+    Attributes:
+        factors: Numbers of the widths in each term.
+        coefficients: Of the terms.
+        others: The same for every term without one of its widths.
+        slopes: The coefficients of these.
+        numbers: Which width each of them is without.
+    """
+
+    factors: Int[Tensor, "terms degree"]
+    coefficients: Float[Tensor, " terms"]
+    others: Int[Tensor, "parts less"]
+    slopes: Float[Tensor, " parts"]
+    numbers: Int[Tensor, " parts"]
+
+
 @dataclass(frozen=True)
 class Polynomial:
     """A sum of terms, each a coefficient times a product of widths.
@@ -44,14 +63,16 @@ class Polynomial:
 
     def __call__(self, widths: Float[Tensor, " widths"]) -> Float[Tensor, ""]:
         """The cost at these widths, differentiable in them."""
-        return self._products(widths, self._factors) @ self._coefficients / self.divisor
+        table = self._table
+        products = self._products(widths, table.factors)
+        return products @ table.coefficients / self.divisor
 
     def slope(self, widths: Float[Tensor, " widths"]) -> Float[Tensor, " widths"]:
         """What a little more of each width costs, per unit, at these widths."""
-        factors, coefficients, numbers = self._derivatives
-        each = self._products(widths, factors) * coefficients
+        table = self._table
+        each = self._products(widths, table.others) * table.slopes
         total = torch.zeros(self.num_widths, dtype=torch.float64)
-        return total.index_add_(0, numbers, each) / self.divisor
+        return total.index_add_(0, table.numbers, each) / self.divisor
 
     @staticmethod
     def _products(
@@ -61,25 +82,19 @@ class Polynomial:
         return known[factors].prod(-1)
 
     @cached_property
-    def _factors(self) -> Int[Tensor, "terms degree"]:
-        return self._padded([*self.terms])
-
-    @cached_property
-    def _coefficients(self) -> Float[Tensor, " terms"]:
-        return torch.tensor([*self.terms.values()], dtype=torch.float64)
-
-    @cached_property
-    def _derivatives(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Terms without one of their widths, their coefficients, and which it was."""
+    def _table(self) -> _Table:
         left = [
             (monomial[:place] + monomial[place + 1 :], coefficient, number)
             for monomial, coefficient in self.terms.items()
             for place, number in enumerate(monomial)
         ]
-        factors = self._padded([monomial for monomial, _, _ in left])
-        coefficients = torch.tensor([c for _, c, _ in left], dtype=torch.float64)
-        numbers = torch.tensor([number for _, _, number in left], dtype=torch.long)
-        return factors, coefficients, numbers
+        return _Table(
+            self._padded([*self.terms]),
+            torch.tensor([*self.terms.values()], dtype=torch.float64),
+            self._padded([monomial for monomial, _, _ in left]),
+            torch.tensor([c for _, c, _ in left], dtype=torch.float64),
+            torch.tensor([number for _, _, number in left], dtype=torch.long),
+        )
 
     def _padded(self, monomials: Sequence[Monomial]) -> Int[Tensor, "terms degree"]:
         """A row for each; short ones are filled up with a width that is always one."""

@@ -41,7 +41,8 @@ def test_there_is_advice_on_what_to_do_next(diffprune, gate_lr, advice):
 
 
 def test_a_run_that_failed_at_once_is_not_in_the_way(diffprune, tmp_path, source):
-    (tmp_path / "mine.py").write_text(source.replace("return Task(", "return dict("))
+    wrong = source.replace("return Task(", "return dict(") + "# of another length\n"
+    (tmp_path / "mine.py").write_text(wrong)
     done = diffprune("train", "mine.py:task", "--epochs", "1")
     assert done.exit_code == 1
     assert "the task is a dict, where a `diffprune.lab.Task` is needed" in done.stderr
