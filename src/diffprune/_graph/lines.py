@@ -6,17 +6,14 @@ good part of its time. One line of it is shown, so one place is noted here.
 
 import linecache
 import sys
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import torch
 from torch import fx, nn
-from torch.fx import config
 
-_SWITCH: Final = "do_not_emit_stack_traces"
 _PLACE: Final = "diffprune_place"
 _NOT_USERS: Final = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 _LAYERS: Final = str(Path(nn.__file__).parent)
@@ -56,17 +53,3 @@ def _innermost(until: str) -> tuple[str, int] | None:
                 place = place or (path, frame.f_lineno)
         frame = frame.f_back
     return place
-
-
-@contextmanager
-def without_stack_traces() -> Generator[None]:
-    """Let torch note no stacks on nodes, where it can be told so."""
-    before = getattr(config, _SWITCH, None)
-    if before is None:  # an older torch always notes them
-        yield
-        return
-    setattr(config, _SWITCH, True)
-    try:
-        yield
-    finally:
-        setattr(config, _SWITCH, before)

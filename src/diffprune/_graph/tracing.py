@@ -21,7 +21,6 @@ from torch import Tensor, fx, nn
 from torch._dynamo.eval_frame import OptimizedModule
 from torch.export.graph_signature import InputKind
 from torch.func import functional_call
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 
@@ -29,7 +28,7 @@ from diffprune._core.arguments import check
 from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
-from diffprune._graph.lines import without_stack_traces
+from diffprune._graph.lean_export import lean_export
 from diffprune._graph.narrow_attention import narrow
 from diffprune.errors import ArgumentError, TraceError
 
@@ -326,8 +325,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
             as_written(model),
             narrow(model),
             tracked_sizes(model, run) as log,
-            without_stack_traces(),
-            _use_lazy_graph_module(should_use=True),  # none of its code is run
+            lean_export(),
             torch.no_grad(),
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)
