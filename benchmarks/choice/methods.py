@@ -8,6 +8,7 @@ from torch import nn
 from benchmarks.choice import ours, peer
 from benchmarks.choice.names import (
     BY_HAND,
+    CONCRETE,
     GATED,
     GATED_SCRATCH,
     LASSO,
@@ -51,5 +52,5 @@ def compared(peers: Sequence[str], compute: float) -> list[str]:
     telling = [OURS, GATED, peers[0], peers[0] + REFIT, SCRATCH]
     if compute == 1:
         lasso = [LASSO] if peers[0].startswith(PEER) else []
-        return [*telling, GATED_SCRATCH, *lasso]
+        return [*telling, GATED_SCRATCH, *lasso, CONCRETE]
     return [*telling, *peers[1:], LOT + REFIT]

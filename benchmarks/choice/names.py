@@ -15,8 +15,9 @@ PEER: Final = "TP "
 """How the names of Torch-Pruning's ways begin."""
 
 LASSO: Final = f"{PEER}group lasso"
+CONCRETE: Final = "hard concrete"
 
 
 def is_peer(name: str) -> bool:
     """Whether this is a choice of units that others make."""
-    return name.startswith((PEER, *BY_HAND))
+    return name.startswith((PEER, CONCRETE, *BY_HAND))

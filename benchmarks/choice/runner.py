@@ -16,9 +16,9 @@ from typing import Any, Final
 import torch
 from torch import nn
 
-from benchmarks.choice import gated, ours, peer, record
+from benchmarks.choice import gated, hard_concrete, ours, peer, record
 from benchmarks.choice.methods import compared, maker
-from benchmarks.choice.names import BY_HAND, GATED, GATED_SCRATCH, LASSO
+from benchmarks.choice.names import BY_HAND, CONCRETE, GATED, GATED_SCRATCH, LASSO
 from benchmarks.choice.record import Record
 from benchmarks.choice.tasks import BATCH, RATES, TASKS, Task
 from benchmarks.choice.training import macs, quality, train_
@@ -33,6 +33,7 @@ RATE_TARGET: Final = 0.25
 RATE_COMPUTE: Final = 0.25
 KEPT_PEERS: Final = 3
 _FOLDER: Final = ROOT / "build" / "choice"
+_SPARSE: Final = {LASSO: peer.sparse_cut, CONCRETE: hard_concrete.cut}
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,8 @@ def _small(task: Task, asked: Record) -> tuple[nn.Module, Record]:
     whole = _dense(task, asked.seed)
     if asked.method in {GATED, GATED_SCRATCH}:
         model, figures = _gated(whole, task, asked)
-    elif asked.method == LASSO:
-        model, figures = _trained(_lasso(whole, task, asked), whole, task, asked)
+    elif asked.method in _SPARSE:
+        model, figures = _trained(_sparse(whole, task, asked), whole, task, asked)
     else:
         cut = maker(asked.method)(whole, task, asked.seed, asked.target)
         model, figures = _trained(cut, whole, task, asked)
@@ -216,9 +217,9 @@ def _part(model: nn.Module, whole: nn.Module, task: Task) -> float:
     return macs(model, image) / macs(whole, image)
 
 
-def _lasso(whole: nn.Module, task: Task, asked: Record) -> ours.Cut:
-    """What is cut after half of the compute went into making weights sparse."""
-    return peer.sparse_cut(
+def _sparse(whole: nn.Module, task: Task, asked: Record) -> ours.Cut:
+    """What is cut after half of the compute went into a sparse network."""
+    return _SPARSE[asked.method](
         whole,
         task,
         asked.seed,

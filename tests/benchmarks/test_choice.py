@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
-from benchmarks.choice import gated, record, table, training
+from benchmarks.choice import gated, hard_concrete, record, table, training
 from benchmarks.choice.networks import Reader, ResNet, ViT
 from benchmarks.choice.record import Record
 from benchmarks.choice.tasks import Data, Task
@@ -112,3 +114,26 @@ def test_a_pruner_spends_the_compute_it_is_given(is_pretrained):
     assert made.compute == pytest.approx(1.0, abs=0.05)
     assert made.steps > 1.5 * task.steps
     assert made.model[1].out_features == 10
+
+
+def test_hard_concrete_gates_keep_the_units_that_the_labels_need():
+    task = random_task()
+    images = task.data().train.images
+    labels = (images[:, 0, 0, :3]).argmax(1)
+    task = replace(task, data=lambda: Data(*[Examples(images, labels)] * 3))
+    torch.manual_seed(0)
+    model = task.make()
+    training.train_(model, task, 0, 300, 1e-2)
+    with torch.no_grad():
+        model[3].weight[:, 20:] = 0  # nobody reads these
+    found = hard_concrete.cut(model, task, 0, 0.25, steps=100, rate=1e-2)
+    whole = training.macs(model, images[:1])
+    assert 0.2 < training.macs(found.model, images[:1]) / whole <= 0.25
+    assert training.quality(found.model, task.data().test).error < 15
+    assert found.charged == 100 * 64
+
+
+def test_hard_concrete_gates_say_what_they_cannot_reach():
+    task = random_task()
+    with pytest.raises(RuntimeError, match=r"does not get to 0\.001"):
+        hard_concrete.cut(task.make(), task, 0, 0.001, steps=1, rate=1e-2)
