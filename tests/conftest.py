@@ -1,4 +1,5 @@
 import gc
+import logging
 import shutil
 import sys
 
@@ -43,6 +44,21 @@ def accelerate_forgets():
     yield
     if state := sys.modules.get("accelerate.state"):
         state.AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture
+def heard():
+    """Log records of this test, also of loggers that keep theirs to themselves."""
+    records = []
+    handler = logging.Handler()
+    handler.emit = records.append
+    known = [logging.getLogger(name) for name in logging.root.manager.loggerDict]
+    alone = [logging.root, *(logger for logger in known if not logger.propagate)]
+    for logger in alone:
+        logger.addHandler(handler)
+    yield records
+    for logger in alone:
+        logger.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")

@@ -114,11 +114,11 @@ def test_after_a_failure_everything_is_as_before(tmp_path):
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"older"]
 
 
-def test_silence_ends(caplog):
+def test_silence_ends(heard):
     with quiet():
         warnings.warn("not heard", stacklevel=1)
         logging.getLogger("torch").error("not heard")
     logging.getLogger("torch").error("heard")
     with pytest.warns(UserWarning, match="heard"):
         warnings.warn("heard", stacklevel=1)
-    assert caplog.messages == ["heard"]
+    assert [record.getMessage() for record in heard] == ["heard"]

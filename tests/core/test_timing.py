@@ -1,4 +1,5 @@
 import itertools
+import logging
 
 import pytest
 import torch
@@ -61,10 +62,11 @@ def test_a_damaged_memory_is_written_again(tmp_path, text):
     assert again.seconds("x", lambda _: pytest.fail("it was forgotten")) is not None
 
 
-def test_a_memory_that_cannot_be_written_is_done_without(tmp_path, caplog):
+def test_a_memory_that_cannot_be_written_is_done_without(tmp_path, heard, monkeypatch):
     (tmp_path / "taken").touch()
     timings = timing.Timings(CPU, tmp_path / "taken")
     timings.seconds("x", lambda _: lambda: None)
-    with caplog.at_level("INFO", logger=timing.__name__):
-        timings.save()
-    assert "not kept for the next time" in caplog.text
+    monkeypatch.setattr(logging.getLogger(timing.__name__), "level", logging.INFO)
+    timings.save()
+    (said,) = heard
+    assert "not kept for the next time" in said.getMessage()

@@ -181,7 +181,7 @@ def test_a_dataclass_that_torch_knows_is_looked_into():
 
 
 @pytest.mark.parametrize("name", ["branches on values", "inputs do not fit", "cond"])
-def test_failures_change_nothing(name, caplog):
+def test_failures_change_nothing(name, heard):
     build, shape, error, _ = FAILING[name]
     model = build()
     next(model.modules()).training = False
@@ -189,7 +189,7 @@ def test_failures_change_nothing(name, caplog):
     with pytest.raises(error):
         find_groups(model, torch.rand(shape))
     assert str(state(model)) == str(before)
-    assert not [record for record in caplog.records if record.levelno > logging.DEBUG]
+    assert not [record for record in heard if record.levelno > logging.DEBUG]
     assert logging.root.manager.disable == logging.NOTSET
 
 
