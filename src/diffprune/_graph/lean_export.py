@@ -17,7 +17,7 @@ from torch.fx.experimental import proxy_tensor
 # Where torch looks, and what it is told; an older torch may look elsewhere.
 _TOLD: Final[tuple[tuple[Any, str, Any], ...]] = (
     (config, "do_not_emit_stack_traces", True),
-    (proxy_tensor, "_extract_tensor_metadata", lambda _: None),
+    (proxy_tensor, "_extract_tensor_metadata", lambda *_, **__: None),
 )
 
 
