@@ -21,7 +21,7 @@ def console(request):
 
 
 @pytest.mark.parametrize(
-    ("validation", "shown"), [(2.0, "error  2.00 %"), (None, "error  3.00 %")]
+    ("validation", "shown"), [(2.0, "held out  2.00 %"), (None, "error  3.00 %")]
 )
 def test_a_bar_is_one_line_with_everything_in_it(console, validation, shown):
     with progress_bars(console, ["pruned"], epochs=1) as bars:

@@ -58,9 +58,12 @@ def progress_bars(
 
 def _news(epoch: Epoch) -> str:
     units = spell_widths(epoch.effective)
-    chosen = epoch.validation_error
-    error = epoch.test_error if chosen is None else chosen
+    held_out = epoch.validation_error
+    error = (
+        f"error {epoch.test_error:5.2f} %"
+        if held_out is None
+        else f"held out {held_out:5.2f} %"
+    )
     return (
-        f"loss {epoch.loss:.3f}  error {error:5.2f} %  "
-        f"{units:<{_WIDTH}} {short(epoch.macs):>5} MACs"
+        f"loss {epoch.loss:.3f}  {error}  {units:<{_WIDTH}} {short(epoch.macs):>5} MACs"
     )
