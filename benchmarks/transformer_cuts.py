@@ -29,8 +29,7 @@ def look_at(name: str) -> Result:
     found = removal(model, inputs, groups, keep=_fewer(groups)).plan.certificate
     assert found is not None  # noqa: S101 - a removal has one
     widths = _widths(model, inputs)
-    many = MANY_HEADS if case.may_have_many else None
-    wide = many and _widths(build(case, many), inputs)
+    wide = _widths(build(case, MANY_HEADS), inputs) if case.may_have_many else None
     return Result(
         model=name,
         version=transformers.__version__,
@@ -38,7 +37,7 @@ def look_at(name: str) -> Result:
         parts=list(dict.fromkeys(parts[group.size] for group in groups)),
         relative=found.max_relative,
         numbers=_numbers(widths),
-        with_many_heads=_numbers(wide) if many else None,
+        with_many_heads=_numbers(wide) if case.may_have_many else None,
         is_loaded=widths is not None and _is_loaded(model, inputs, widths),
     )
 
