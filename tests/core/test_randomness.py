@@ -93,3 +93,12 @@ def test_a_removal_leaves_generators_of_accelerators_as_they_were(accelerator):
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(), nn.Linear(4, 2))
     dp.remove(model, torch.ones(2, 3), keep={"0": torch.arange(4) > 0})
     assert accelerator.states == [5, 6]
+
+
+@pytest.mark.usefixtures("accelerator")
+def test_a_pruner_of_noisy_gates_looks_at_devices_in_use_alone():
+    """Otherwise torch warns of more than one, and wants to begin with all of them."""
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    noisy = {"*": lambda group: dp.Gate(group.size, dropout=0.1)}
+    pruner = dp.Pruner(model, torch.ones(2, 3), strength=1e-3, gate=noisy)
+    assert pruner.finalize() is model
