@@ -103,7 +103,7 @@ CASES: Final[Mapping[str, Case]] = {
     ),
     "MPNet": _text("MPNet"),
     "ModernBERT": _text("ModernBert", {"cls_token_id": 0, "sep_token_id": 1}),
-    "DeBERTa-v2, v3": _text("DebertaV2", {
+    "DeBERTa-v2": _text("DebertaV2", {
         "relative_attention": True, "pos_att_type": ["p2c", "c2p"],
         "position_buckets": 4, "share_att_key": True, "norm_rel_ebd": "layer_norm",
         "position_biased_input": False, "type_vocab_size": 0,
@@ -166,7 +166,7 @@ CASES: Final[Mapping[str, Case]] = {
     "Granite": _causal("Granite", _SHARED),
     "SmolLM3": _causal("SmolLM3", _SHARED),
     "Phi": _causal("Phi"),
-    "Phi-3, Phi-4": _causal("Phi3", _SHARED),
+    "Phi-3": _causal("Phi3", _SHARED),
     "OLMo 2": _causal("Olmo2", _SHARED),
     "Mixtral": _causal(
         "Mixtral", _SHARED, _HEAD_DIM, _EXPERTS, {"num_local_experts": 3}
@@ -177,7 +177,7 @@ CASES: Final[Mapping[str, Case]] = {
     }),
     "Mamba": Case("MambaForCausalLM", "MambaConfig", {
         **_TEXT, **_MAMBA, "time_step_rank": 5, "use_cache": False,
-    }, parts={96: HIDDEN, 7: "states", 5: "the rank of the time step"}),
+    }, parts={96: "inner channels", 7: "states", 5: "the rank of the time step"}),
     "Mamba 2": Case("Mamba2ForCausalLM", "Mamba2Config", {
         **_TEXT, **_MAMBA, "num_heads": 8, "head_dim": 12, "n_groups": 1,
         "chunk_size": 4, "use_cache": False,
