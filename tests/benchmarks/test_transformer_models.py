@@ -18,6 +18,7 @@ def test_every_architecture_is_on_record():
     assert RECORD.keys() == CASES.keys()
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of DeBERTa
 @pytest.mark.parametrize("name", [*QUICK, *SLOW])
 def test_an_architecture_is_as_recorded(name):
     found, recorded = look_at(name), RECORD[name]
