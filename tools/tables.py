@@ -23,6 +23,7 @@ from benchmarks import (
     leaving_ways,
     narrow_norms,
     strengths as strength_runs,
+    transformer_models,
 )
 from benchmarks._run_record import ResultT, RunRecord
 from benchmarks.choice import table as choice_table
@@ -233,6 +234,12 @@ def leaving_table(root: Path) -> str:
     return _runs_table(root, leaving_ways.RUNS, header, leaving_ways.means)
 
 
+def transformers_table(root: Path) -> str:
+    """What can be removed from models of transformers, and what configs can say."""
+    models = transformer_models
+    return _runs_table(root, models.RUNS, models.HEADER, models.rows)
+
+
 def _runs_table(
     root: Path,
     runs: RunRecord[Any, ResultT],
@@ -275,6 +282,7 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     "closing-plans": plans_table,
     "choice-factors": factors_table,
     "leaving-ways": leaving_table,
+    "transformers": transformers_table,
     "choice": choice(choice_table.summary),
     "choice-details": choice(choice_table.details),
     "frontier": frontier,

@@ -50,9 +50,9 @@ def cut(model):
     return dp.remove(model, {"input_ids": IDS}, keep=keep)
 
 
-@pytest.mark.parametrize("rslora", [False, True])
-def test_ranks_of_their_own_are_loaded_by_peft(tmp_path, rslora):
-    small = cut(adapted(use_rslora=rslora).eval())
+@pytest.mark.parametrize("kind", [{}, {"use_rslora": True}, {"use_dora": True}])
+def test_ranks_of_their_own_are_loaded_by_peft(tmp_path, kind):
+    small = cut(adapted(**kind).eval())
     assert sorted(write_ranks_(small).values()) == [4, 5, 6, 7]
     small.save_pretrained(tmp_path)
     again = peft.PeftModel.from_pretrained(base(), tmp_path).eval()

@@ -1,5 +1,6 @@
 import copy
 
+import pytest
 import torch
 from torch import nn
 
@@ -38,3 +39,10 @@ def test_zeros_can_be_kept():
     assert not other[0].weight[1].any()
     assert other[0].weight[0].all()
     assert not other[2].weight.any()
+
+
+@pytest.mark.parametrize("shape", [(1, 0, 3), (0, 3), (0,)])
+def test_parameters_without_elements_stay_so(shape):
+    model = nn.Module()
+    model.tokens = nn.Parameter(torch.empty(shape))
+    assert scrambled(model).tokens.shape == shape

@@ -1,6 +1,8 @@
 """All random generators that training may draw from, as plain data, and back."""
 
 import random
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,12 +12,36 @@ import torch
 def seed_torch_(seed: int) -> None:
     """Like `torch.manual_seed`, which notes the stack of calls for absent accelerators.
 
-    That takes a millisecond or more, and a certificate seeds two dozen times.
+    That takes a millisecond or more, and a certificate seeds two dozen times. One that
+    is there and was not used yet is left alone: it would begin with this seed later on.
     """
-    if torch.accelerator.is_available():
+    if _accelerators():
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)
+
+
+@contextmanager
+def torch_forked() -> Generator[None]:
+    """Leave the generators of torch as they were, on all devices that are in use.
+
+    Examples:
+        >>> before = torch.get_rng_state()
+        >>> with torch_forked():
+        ...     seed_torch_(7)
+        >>> torch.equal(torch.get_rng_state(), before)
+        True
+    """
+    with torch.random.fork_rng(devices=_accelerators()):
+        yield
+
+
+def _accelerators() -> list[int]:
+    """Numbers of the accelerators of this machine; none if torch has not used any."""
+    if not torch.accelerator.is_available():
+        return []
+    is_used = getattr(torch.get_device_module(), "is_initialized", lambda: True)
+    return list(range(torch.accelerator.device_count())) if is_used() else []
 
 
 def random_states() -> dict[str, Any]:

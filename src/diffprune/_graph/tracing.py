@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 
 from diffprune._core.arguments import check
 from diffprune._core.modules import check_can_change, check_has_values
+from diffprune._core.randomness import torch_forked
 from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune._graph.lean_export import lean_export
@@ -405,7 +406,7 @@ def check_accepts(
         untouched(model),
         mode(model, training=False),
         as_written(model),
-        torch.random.fork_rng(devices=[]),
+        torch_forked(),
         torch.no_grad(),
     ):
         functional_call(model, written, args, kwargs)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core.copying import copied
+from diffprune._core.randomness import torch_forked
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Float, Int
 from diffprune._costs.network import Network
@@ -401,7 +402,7 @@ def _is_drawn(gate: GateLike) -> bool:
     assert isinstance(gate, nn.Module)  # noqa: S101 - gates are modules
     if isinstance(gate, BaseGate) and gate.per_example:
         return True
-    with torch.random.fork_rng(), mode(gate, training=True):
+    with torch_forked(), mode(gate, training=True):
         first, second = gate.values(), gate.values()
     return not torch.equal(first, second)
 

@@ -20,6 +20,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from diffprune._budget import Budget, Controller, Tick
 from diffprune._core.door import door
 from diffprune._core.modules import check_has_values
+from diffprune._core.randomness import torch_forked
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
@@ -783,7 +784,7 @@ def _unpickled(
     parts: Mapping[str, Any], state: Mapping[str, Any], weights: Mapping[str, Tensor]
 ) -> Pruner[Any]:
     """Trace the model again, and go on from there. Random numbers are as they were."""
-    with torch.random.fork_rng():
+    with torch_forked():
         pruner = Pruner[Any](**parts)
     pruner.load_state_dict(state)
     pruner.model.load_state_dict(weights)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from diffprune._core.randomness import seed_torch_
+from diffprune._core.randomness import seed_torch_, torch_forked
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def seeded(seed: int) -> Generator[None]:
     state = random.getstate()
     numpy: Any = sys.modules.get("numpy")
     with ExitStack() as after:
-        after.enter_context(torch.random.fork_rng(devices=[]))
+        after.enter_context(torch_forked())
         after.callback(random.setstate, state)
         if numpy is not None:
             after.callback(numpy.random.set_state, numpy.random.get_state())

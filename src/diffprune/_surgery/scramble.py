@@ -45,6 +45,8 @@ def scrambled(model: ModuleT, *, seed: int = 0, keep_zeros: bool = False) -> Mod
 
 
 def _scrambled(values: Tensor, draw: torch.Generator) -> Tensor:
+    if values.numel() == 0:  # tokens of which a model may have none
+        return values
     noise = _noise(values, draw)
     spread = values.double().std() if values.numel() > 1 else values.new_zeros(())
     if spread > 0:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from diffprune._core.arguments import check
 from diffprune._core.door import door
+from diffprune._core.randomness import seed_torch_, torch_forked
 from diffprune._core.types import Amount, Bool, Count, Seed
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -49,8 +50,8 @@ def check_gate(
     if not sizes:
         raise ArgumentError(f"sizes={sizes!r} names no size to try.")
     for size in sizes:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with torch_forked():
+            seed_torch_(seed)
             check("what make_gate returns", Gate, make_gate(size))
             _check_fresh(make_gate(size))
             gate = _closed(make_gate(size))

@@ -14,7 +14,7 @@ from torch.nn.modules.dropout import _DropoutNd
 from torch.utils import _pytree as pytree
 
 from diffprune._core.copying import copied
-from diffprune._core.randomness import seed_torch_
+from diffprune._core.randomness import seed_torch_, torch_forked
 from diffprune._graph import ExampleInputs, call_arguments
 
 _RANDOM: Final = (_DropoutNd, nn.RReLU)
@@ -42,7 +42,7 @@ def returned(
             module.eval()
         elif isinstance(module, nn.MultiheadAttention | nn.RNNBase):
             module.dropout = 0.0
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), torch_forked():
         seed_torch_(seed)
         return pytree.tree_leaves(call(trial, copy.deepcopy(inputs)))
 
