@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from diffprune._graph import ExampleInputs, as_written, call_arguments, mode
+from diffprune._surgery.product_precision import product_type
 from diffprune._surgery.same_draws import same_draws, seeded
 
 
@@ -284,7 +285,8 @@ def arithmetic(
 ) -> list[torch.dtype]:
     """For each of the `outputs`, the least precise type it was computed through.
 
-    A model in double precision may still cast to float32 here and there.
+    A model in double precision may still cast to float32 here and there, and hardware
+    may round float32 further.
     """
     with _Precision() as precision:
         returned = outputs(model, inputs, training=training)
@@ -318,7 +320,11 @@ class _Precision(TorchDispatchMode):
             for leaf in pytree.tree_leaves((args, kwargs, result))
             if isinstance(leaf, Tensor)
         ]
-        coarsest = max(map(self.of, seen), key=_coarseness, default=torch.float64)
+        found = [*map(self.of, seen)]
+        found += [
+            product_type(func, t.device) for t in seen if t.dtype is torch.float32
+        ]
+        coarsest = max(found, key=_coarseness, default=torch.float64)
         made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
         for tensor in made:  # what an op changes in place, it returns
             self._behind[tensor] = coarsest

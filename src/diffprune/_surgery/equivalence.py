@@ -387,9 +387,9 @@ class Fine(NamedTuple, Generic[ModuleT]):
 
 
 def in_double(model: ModuleT, inputs: ExampleInputs) -> Fine[ModuleT]:
-    """Copy a model, in double precision if it runs in it."""
-    fine, fine_inputs = copied(model).double(), doubled(inputs)
+    """Copy a model, in double precision if it and its device run in it."""
     try:
+        fine, fine_inputs = copied(model).double(), doubled(inputs)
         returned = outputs(fine, fine_inputs)
     except Exception:  # noqa: BLE001 - a layer may raise anything about a dtype
         coarse = copied(model)
