@@ -17,6 +17,7 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 from diffprune._export.dynamic_batch import batch_size, resized, tensor_leaves
 from diffprune._graph import (
     ExampleInputs,
+    answered_questions,
     call_arguments,
     check_accepts,
     check_plain,
@@ -74,6 +75,7 @@ def _trace(
         with (
             mode(model, training=False),
             quiet(),
+            answered_questions(),
             torch.no_grad(),
             _named_keywords(model, kwargs),
         ):

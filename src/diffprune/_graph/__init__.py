@@ -70,6 +70,7 @@ from diffprune._graph.tracing import (
     trace as trace,
     unchanged as unchanged,
 )
+from diffprune._graph.value_questions import answered_questions as answered_questions
 from diffprune._graph.zeros import (
     Memory as Memory,
     Silence as Silence,
