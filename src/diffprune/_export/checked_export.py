@@ -86,7 +86,8 @@ def _trace(
     except Exception as error:
         raise TraceError(
             f"{type(model).__name__} cannot be exported: {error}\n"
-            "If its forward needs one batch size, pass `batch_dim=None`."
+            "If its forward needs one batch size, pass `batch_dim=None`; if another "
+            "dimension counts the examples, pass that one, as `batch_dim=1`."
         ) from error
 
 
