@@ -187,6 +187,12 @@ def test_a_run_that_ends_early_meets_its_budget_and_says_so():
     assert 0.97 * 0.3 <= dp.find_groups(small, X[:4]).macs() / whole <= 0.3
 
 
+def test_a_pruner_that_was_never_called_says_how():
+    pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
+    with pytest.warns(UserWarning, match=r"only now.*`pruner.step\(optimizer\)` after"):
+        pruner.finalize(optimizer)
+
+
 def test_budgets_in_turn_leave_a_plain_model_each():
     met = {}
 
