@@ -140,6 +140,14 @@ def test_what_cannot_be_exported_is_refused(model, error, match, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_batches_that_the_model_does_not_take_are_not_compared():
+    model = nn.Sequential(
+        nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 2)
+    )
+    program, x = dp.to_exported_program(model, torch.rand(4, 3)), torch.rand(7, 3)
+    torch.testing.assert_close(program.module()(x), model.eval()(x))
+
+
 def test_a_pruner_has_to_be_finished():
     pruner = dp.Pruner(
         nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 2)), torch.rand(2, 3), strength=1e-5
