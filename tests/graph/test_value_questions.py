@@ -86,6 +86,22 @@ class Asking(nn.Linear):
         return x.mean() > 0.5  # a line to be named
 
 
+class Checking(nn.Linear):
+    """It does what the advice says."""
+
+    def forward(self, x):
+        if not torch.compiler.is_exporting() and x.isnan().any():
+            raise ValueError("NaN")
+        return super().forward(x)
+
+
+def test_a_check_can_be_left_out_as_the_advice_says():
+    model = nn.Sequential(Checking(3, 5), nn.ReLU(), nn.Linear(5, 2))
+    assert dp.find_groups(model, torch.rand(2, 3)).sizes == {"0": 5}
+    with pytest.raises(TraceError, match=r"if not torch\.compiler\.is_exporting\(\)"):
+        dp.find_groups(Asking(3, 2), torch.rand(2, 3))
+
+
 def test_the_line_that_asks_is_named():
     with pytest.raises(
         TraceError, match=r"\(test_value_questions.py:\d+: return super\(\).*-x\)\)\n"

@@ -471,8 +471,9 @@ _EXPERTS: Final = (
     'once while it is traced and cut: `model.set_experts_implementation("batched_mm")`.'
 )
 _BRANCHES: Final = (
-    "Its forward probably branches on the values of a tensor. Prune the submodules "
-    "that do not, with their own example inputs."
+    "Its forward probably branches on the values of a tensor. If that is only a check, "
+    "leave it out here: `if not torch.compiler.is_exporting(): ...`. If not, prune the "
+    "submodules that do not branch, with their own example inputs."
 )
 _HINTS: Final[Mapping[str, str]] = {
     "cache_utils": (
