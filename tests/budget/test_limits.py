@@ -102,6 +102,12 @@ def test_what_cannot_be_met_is_refused_with_the_range(network):
         check_reachable([limit], floors)
 
 
+def test_what_no_removal_makes_less_should_not_be_limited(network):
+    ((limit,),) = make_limits([Budget(macs=0.9)], network)
+    with pytest.raises(ArgumentError, match=r"makes it no less: leave out `macs=`, "):
+        check_reachable([limit], network.widths())
+
+
 def test_the_range_that_is_named_can_be_met(network):
     ((limit,),) = make_limits([Budget(macs=0.1539)], network)
     check_reachable([limit], torch.tensor([2.0, 2.0]))

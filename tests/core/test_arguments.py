@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from diffprune._core.arguments import count, number
+from diffprune._core.arguments import count, number, shown
 from diffprune.errors import ArgumentError
 
 NO_NUMBERS = [None, True, "3", [3], math.nan, math.inf, -1, torch.ones(2), {}]
@@ -28,3 +28,9 @@ def test_numbers_of_other_kinds_are_numbers():
     assert count("n", np.int64(3)) == 3
     assert number("x", np.float32(0.5)) == 0.5
     assert number("x", 2) == 2.0
+
+
+def test_of_a_long_dict_the_first_entry_is_shown():
+    masks = {"conv1": [True] * 50, "conv2": [False] * 50}
+    assert shown(masks) == "a `dict` with a `list` for 'conv1'"
+    assert shown({"a": 1}) == "{'a': 1}"

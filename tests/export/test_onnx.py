@@ -112,6 +112,33 @@ def test_operations_that_onnx_lacks_are_named(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+class Returning(nn.Module):
+    def forward(self, first, second):
+        return first, second + 1, second
+
+
+def test_inputs_that_are_returned_keep_their_names(tmp_path):
+    x, y = torch.rand(2, 3), torch.rand(2, 4)
+    path = dp.to_onnx(Returning(), (x, y), tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(path)
+    assert [value.name for value in session.get_inputs()] == ["first", "second"]
+    found = session.run(None, {"first": x.numpy(), "second": y.numpy()})
+    assert [value.shape for value in found] == [(2, 3), (2, 4), (2, 4)]
+
+
+class Halving(nn.Module):
+    def forward(self, x):
+        first, second = torch.cat([x, x.tanh()]).chunk(2)
+        return first - second
+
+
+def test_what_is_behind_a_failure_is_named(tmp_path):
+    match = r"(?s)cannot be written as ONNX: .*SplitToSequence.*`batch_dim=None`"
+    with pytest.raises(ExportError, match=match):
+        dp.to_onnx(Halving(), torch.rand(2, 3), tmp_path / "model.onnx")
+    dp.to_onnx(Halving(), torch.rand(2, 3), tmp_path / "model.onnx", batch_dim=None)
+
+
 def test_types_that_onnx_runtime_lacks_are_explained(tmp_path):
     model, x = nn.Linear(3, 3).bfloat16(), torch.rand(2, 3).bfloat16()
     match = r"(?s)ONNX Runtime does not run the model.*Gemm.*`model.float\(\)`"

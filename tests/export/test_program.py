@@ -1,3 +1,5 @@
+from typing import NamedTuple
+
 import pytest
 import torch
 from torch import nn
@@ -104,6 +106,16 @@ class Random(nn.Module):
         return x + torch.rand_like(x)
 
 
+class Pair(NamedTuple):
+    one: torch.Tensor
+    other: torch.Tensor
+
+
+class Named(nn.Module):
+    def forward(self, x):
+        return Pair(x + 1, x - 1)
+
+
 class Branching(nn.Module):
     def forward(self, x):
         return x if x.sum() > 0 else -x
@@ -114,7 +126,8 @@ class Branching(nn.Module):
     [
         (nn.Sequential(nn.Linear(3, 3), dp.Gate(3)), ArgumentError, "finalize"),
         (nn.DataParallel(nn.Linear(3, 3)), ArgumentError, "wrapped in DataParallel"),
-        (FixedBatch(), TraceError, "pass `batch_dim=None`"),
+        (FixedBatch(), TraceError, "pass `batch_dim=None`; .* as `batch_dim=1`"),
+        (Named(), ExportError, r"cannot write .*Pair.*\n.* a tuple or a dict there"),
         (Branching(), TraceError, "Branching cannot be exported"),
         (Random(), ExportError, "computes something else on inputs of shape .4, 3."),
         (nn.Linear(9, 3), ArgumentError, "shapes cannot be multiplied"),
@@ -125,6 +138,14 @@ def test_what_cannot_be_exported_is_refused(model, error, match, tmp_path):
     with pytest.raises(error, match=match):
         dp.to_exported_program(model, torch.rand(4, 3), path)
     assert not list(tmp_path.iterdir())
+
+
+def test_batches_that_the_model_does_not_take_are_not_compared():
+    model = nn.Sequential(
+        nn.Linear(3, 4), nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 2)
+    )
+    program, x = dp.to_exported_program(model, torch.rand(4, 3)), torch.rand(7, 3)
+    torch.testing.assert_close(program.module()(x), model.eval()(x))
 
 
 def test_a_pruner_has_to_be_finished():

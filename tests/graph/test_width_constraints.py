@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from diffprune import find_groups
+from diffprune import find_groups, load_pruned, remove, save_pruned
 from diffprune.surgery import apply_plan, plan_removal
 
 LITERAL = {
@@ -152,6 +152,29 @@ def test_a_tied_layer_describes_itself_too():
     assert [layer.in_features for layer in small] == [
         layer.weight.shape[1] for layer in small
     ]
+
+
+class Standardised(nn.Module):
+    """A layer that is never called: its weight is computed with before."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(1, 8, 3, padding=1), nn.Linear(8, 2)
+
+    def forward(self, x):
+        weight = self.conv.weight
+        weight = weight - weight.mean((1, 2, 3), keepdim=True)
+        x = nn.functional.conv2d(x, weight, self.conv.bias, padding=1)
+        return self.head(x.relu().mean((2, 3)))
+
+
+def test_layers_that_are_not_called_describe_themselves_and_are_loaded(tmp_path):
+    model, x = Standardised(), torch.rand(2, 1, 5, 5)
+    small = remove(model, x, keep={"conv": torch.arange(8) > 2})
+    assert small.conv.out_channels == 5
+    save_pruned(small, tmp_path)
+    again = load_pruned(Standardised(), tmp_path)
+    torch.testing.assert_close(again(x), small(x))
 
 
 def test_widths_that_layers_report_are_frozen_where_they_are_numbers(between, reason):

@@ -187,6 +187,27 @@ def test_a_run_that_ends_early_meets_its_budget_and_says_so():
     assert 0.97 * 0.3 <= dp.find_groups(small, X[:4]).macs() / whole <= 0.3
 
 
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda model: dp.remove(model, X[:4], keep={}),
+        lambda model: dp.compact(model, X[:4]),
+        lambda model: dp.shrink(model, [(X, X)], torch.dist, dp.Budget(macs=0.5)),
+    ],
+    ids=["remove", "compact", "shrink"],
+)
+def test_nobody_else_cuts_a_model_that_a_pruner_is_at_work_on(cut):
+    pruner, _ = begin(dp.Budget(macs=0.3, steps=STEPS))
+    with pytest.raises(ArgumentError, match="already has a pruner"):
+        cut(pruner.model)
+
+
+def test_a_pruner_that_was_never_called_says_how():
+    pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
+    with pytest.warns(UserWarning, match=r"only now.*`pruner.step\(optimizer\)` after"):
+        pruner.finalize(optimizer)
+
+
 def test_budgets_in_turn_leave_a_plain_model_each():
     met = {}
 

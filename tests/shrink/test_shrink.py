@@ -542,3 +542,15 @@ def test_the_stream_of_a_transformer_shrinks_if_layers_are_fitted(digits):
     for options in ({"refit": False}, {"norms": "exact"}):
         with pytest.raises(ArgumentError, match="cannot be met"):
             dp.shrink(transformer(), rows, F.cross_entropy, budget, **options)
+
+
+def test_a_time_that_is_exceeded_is_said_where_it_was_asked_for(digits, monkeypatch):
+    model, data, _ = digits
+    monkeypatch.setattr(
+        importlib.import_module("diffprune._shrink.timed_widths"),
+        "measure_in_turns",
+        lambda *_: (2.0, 1.0),
+    )
+    with pytest.warns(UserWarning, match="always took longer") as caught:
+        dp.shrink(model, data, F.cross_entropy, dp.Budget(latency=0.9))
+    assert caught[0].filename == __file__

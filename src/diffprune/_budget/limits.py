@@ -193,9 +193,16 @@ def check_reachable(
                 f"{limit.most:,.6g}, and with what is frozen and at least "
                 f"{int(floors.min())} units per group at least {least:,.6g} of "
                 f"{limit.whole:,.6g} remain.\n"
-                f"Ask for {limit.name}={_round_up(least / limit.whole)} to 1, "
-                f"{advice}{_hint(limit)}"
+                f"{_range(limit, least)}, {advice}{_hint(limit)}"
             )
+
+
+def _range(limit: Limit, least: float) -> str:
+    """What can be asked for; fast operations may take longer where they are narrow."""
+    share = _round_up(least / limit.whole)
+    if share >= 1:
+        return f"What could leave makes it no less: leave out `{limit.name}=`"
+    return f"Ask for {limit.name}={share} to 1"
 
 
 def _hint(limit: Limit) -> str:

@@ -11,7 +11,7 @@ import os
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -302,4 +302,12 @@ def shown(value: object) -> str:
     except Exception:  # noqa: BLE001 - whatever a user's class does, we have to answer
         return _named(type(value).__name__)
     is_short = len(text) <= _LONGEST and "\n" not in text and " at 0x" not in text
-    return text if is_short else _named(type(value).__name__)
+    return text if is_short else _named(type(value).__name__) + _first_entry(value)
+
+
+def _first_entry(value: object) -> str:
+    """What the first of many entries is: others are mostly of its kind."""
+    if not isinstance(value, dict) or not value:
+        return ""
+    key, held = next(iter(cast("dict[object, object]", value).items()))
+    return f" with {shown(held)} for {shown(key)}"

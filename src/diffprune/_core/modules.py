@@ -1,10 +1,15 @@
 """What every module must have before anything is done to it: values, and a place."""
 
+from typing import Final
+
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from diffprune.errors import ArgumentError
+
+MARK: Final = "_diffprune_has_pruner"
+"""What a model has as long as a pruner is at work on it."""
 
 
 def check_has_values(model: nn.Module) -> None:
@@ -53,6 +58,19 @@ def check_can_change(model: nn.Module) -> None:
                 f"`{name}` was made within `torch.inference_mode()` and can never be "
                 "changed.\nBuild or load the model outside of it."
             )
+
+
+def check_has_no_pruner(model: nn.Module) -> None:
+    """Refuse a model that a pruner is at work on, whose units its gates hold.
+
+    Raises:
+        ArgumentError: If it is such a model.
+    """
+    if any(MARK in vars(module) for module in model.modules()):
+        raise ArgumentError(
+            "this model already has a pruner. Call its `finalize()` first, or start "
+            "again from a fresh model."
+        )
 
 
 def check_device(name: str) -> None:

@@ -17,6 +17,7 @@ from torch.export import Dim, ExportedProgram, ShapesCollection
 from diffprune._export.dynamic_batch import batch_size, resized, tensor_leaves
 from diffprune._graph import (
     ExampleInputs,
+    answered_questions,
     call_arguments,
     check_accepts,
     check_plain,
@@ -74,6 +75,7 @@ def _trace(
         with (
             mode(model, training=False),
             quiet(),
+            answered_questions(),
             torch.no_grad(),
             _named_keywords(model, kwargs),
         ):
@@ -84,7 +86,8 @@ def _trace(
     except Exception as error:
         raise TraceError(
             f"{type(model).__name__} cannot be exported: {error}\n"
-            "If its forward needs one batch size, pass `batch_dim=None`."
+            "If its forward needs one batch size, pass `batch_dim=None`; if another "
+            "dimension counts the examples, pass that one, as `batch_dim=1`."
         ) from error
 
 
@@ -154,11 +157,18 @@ def check_same(
 ) -> None:
     """Compare with the model in eval mode: on the inputs, on one example, on one more.
 
+    Examples that the model itself does not take so many of are not compared.
+
     Raises:
         ExportError: If an output differs, relative to its largest entry.
     """
     for trial in _trials(inputs, batch_dim):
-        expected = model_outputs(model, trial)
+        try:
+            expected = model_outputs(model, trial)
+        except Exception:
+            if trial is inputs:
+                raise
+            continue
         if not expected:
             raise ArgumentError(
                 f"the model, a {type(model).__name__}, returns no tensor, so there is "
@@ -186,8 +196,9 @@ def model_outputs(model: nn.Module, inputs: ExampleInputs) -> list[Tensor]:
 def _trials(inputs: ExampleInputs, batch_dim: int | None) -> list[Any]:
     if batch_dim is None:
         return [inputs]
-    sizes = dict.fromkeys((size := batch_size(inputs, batch_dim), 1, size + 1))
-    return [resized(inputs, batch_dim, size) for size in sizes]
+    size = batch_size(inputs, batch_dim)
+    others = dict.fromkeys(other for other in (1, size + 1) if other != size)
+    return [inputs, *(resized(inputs, batch_dim, other) for other in others)]
 
 
 def _compare(expected: list[Tensor], actual: Sequence[Tensor], shapes: str) -> None:

@@ -75,19 +75,29 @@ def _check_packages() -> None:
 
 
 def _converted(program: ExportedProgram) -> Any:  # noqa: ANN401 - of an optional library
-    names = _output_names(program)
     try:
         with quiet():
             made = torch.onnx.export(
-                program, dynamo=True, verbose=False, output_names=names
+                program,
+                dynamo=True,
+                verbose=False,
+                input_names=_input_names(program),
+                output_names=_output_names(program),
             )
     except Exception as error:
         raise ExportError(
-            f"the model cannot be written as ONNX: {error}\n"
-            "`to_exported_program` may still work. Nothing was written."
+            f"the model cannot be written as ONNX: {_behind(error)}\n"
+            "It may work for one batch size: `batch_dim=None`. `to_exported_program` "
+            "may work, too. Nothing was written."
         ) from error
     assert made is not None  # noqa: S101 - only None when given a path
     return made.model_proto
+
+
+def _behind(error: BaseException) -> str:
+    """What went wrong, and what caused it: the first alone may name no operation."""
+    cause = error.__cause__
+    return f"{error}\n{_behind(cause)}" if cause else str(error)
 
 
 def _input_names(program: ExportedProgram) -> list[str]:

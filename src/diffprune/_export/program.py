@@ -12,6 +12,7 @@ from diffprune._core.door import door
 from diffprune._core.files import written_whole
 from diffprune._export.checked_export import check_same, checked_program, runner
 from diffprune._graph import ExampleInputs, quiet
+from diffprune.errors import ExportError
 
 
 @door
@@ -39,7 +40,8 @@ def to_exported_program(
         ArgumentError: If the model has gates, or the inputs no such dimension.
         TraceError: If the model cannot be written down as one graph, or only for one
             batch size.
-        ExportError: If the program would compute something else.
+        ExportError: If the program would compute something else, or torch cannot
+            write it.
         StorageError: If the disk refuses; the earlier file is as it was.
 
     Examples:
@@ -52,9 +54,20 @@ def to_exported_program(
     if path is not None:
         with written_whole(Path(path)) as partial, quiet():
             # By way of memory: torch ends the process where a disk is full.
-            buffer = io.BytesIO()
-            torch.export.save(program, buffer)
-            partial.write_bytes(buffer.getbuffer())
+            partial.write_bytes(_as_bytes(program).getbuffer())
             again = torch.export.load(partial)
             check_same(model, runner(again), example_inputs, batch_dim)
     return program
+
+
+def _as_bytes(program: ExportedProgram) -> io.BytesIO:
+    buffer = io.BytesIO()
+    try:
+        torch.export.save(program, buffer)
+    except Exception as error:
+        raise ExportError(
+            f"torch cannot write the program to a file: {error}\nIf that is about a "
+            "class that the forward takes or returns, use a tuple or a dict there, or "
+            "register the class with a `serialized_type_name`. Nothing was written."
+        ) from error
+    return buffer

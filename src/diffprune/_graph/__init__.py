@@ -70,6 +70,8 @@ from diffprune._graph.tracing import (
     trace as trace,
     unchanged as unchanged,
 )
+from diffprune._graph.value_questions import answered_questions as answered_questions
+from diffprune._graph.width_constraints import weight_dims as weight_dims
 from diffprune._graph.zeros import (
     Memory as Memory,
     Silence as Silence,

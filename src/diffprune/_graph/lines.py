@@ -6,6 +6,7 @@ good part of its time. One line of it is shown, so one place is noted here.
 
 import linecache
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
@@ -36,7 +37,21 @@ def line_of(node: fx.Node) -> str:
     place = node.meta.get("custom", {}).get(_PLACE)
     if place is None:
         return ""
-    path, number = place
+    return _as_text(*place)
+
+
+def line_of_failure(error: Exception) -> str:
+    """The innermost line outside of torch that an error came through, in that form."""
+    places = [(frame.f_code.co_filename, line) for frame, line in _frames(error)]
+    users = [place for place in places if not place[0].startswith(_NOT_USERS)]
+    return _as_text(*users[-1]) if users else ""
+
+
+def _frames(error: Exception) -> Iterable[tuple[FrameType, int]]:
+    return traceback.walk_tb(error.__traceback__)
+
+
+def _as_text(path: str, number: int) -> str:
     return f"{Path(path).name}:{number}: {linecache.getline(path, number).strip()}"
 
 

@@ -30,7 +30,9 @@ from diffprune._core.randomness import torch_forked
 from diffprune._core.snapshot import Snapshot
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune._graph.lean_export import lean_export
+from diffprune._graph.lines import line_of_failure
 from diffprune._graph.narrow_attention import narrow
+from diffprune._graph.value_questions import answered_questions
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
@@ -327,6 +329,7 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
             narrow(model),
             tracked_sizes(model, run) as log,
             lean_export(),
+            answered_questions(),
             torch.no_grad(),
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)
@@ -450,8 +453,11 @@ def _explain(model: nn.Module, failure: Exception) -> TraceError:
     said = str(failure)
     usual = _EXPERTS if _has_eager_experts(model) else _BRANCHES
     advice = next((hint for words, hint in _HINTS.items() if words in said), usual)
+    line = line_of_failure(failure)
+    place = f" ({line})" if line else ""
     return TraceError(
-        f"{type(model).__name__} cannot be traced: {_first_line(failure)}\n{advice}"
+        f"{type(model).__name__} cannot be traced: {_first_line(failure)}{place}\n"
+        f"{advice}"
     )
 
 
@@ -466,8 +472,9 @@ _EXPERTS: Final = (
     'once while it is traced and cut: `model.set_experts_implementation("batched_mm")`.'
 )
 _BRANCHES: Final = (
-    "Its forward probably branches on the values of a tensor. Prune the submodules "
-    "that do not, with their own example inputs."
+    "Its forward probably branches on the values of a tensor. If that is only a check, "
+    "leave it out here: `if not torch.compiler.is_exporting(): ...`. If not, prune the "
+    "submodules that do not branch, with their own example inputs."
 )
 _HINTS: Final[Mapping[str, str]] = {
     "cache_utils": (

@@ -11,6 +11,8 @@ from random import Random
 from typing import TypeAlias
 
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.modules.conv import _ConvNd
 
 from diffprune._graph.axes import Atom, Axis, MisalignedError, atoms, count, size
 from diffprune._graph.infer import Solution
@@ -63,7 +65,41 @@ def layer_attributes(model: nn.Module, solution: Solution) -> dict[Attribute, Ax
             value = vars(modules[path]).get(width.attribute) if path in modules else 0
             if type(value) is int and value == size(width.axis):
                 found.setdefault(Attribute(path, width.attribute, value), width.axis)
-    return found
+    return {**_uncalled(modules, solution), **found}
+
+
+def _uncalled(
+    modules: Mapping[str, nn.Module], solution: Solution
+) -> dict[Attribute, Axis]:
+    """Widths of layers whose weight others read, and perhaps compute with first."""
+    return {
+        Attribute(path, attribute, getattr(module, attribute)): weight.axes[dim]
+        for path, module in modules.items()
+        if (weight := solution.tensors.get(f"{path}.weight".lstrip("."))) is not None
+        for attribute, dim in weight_dims(module).items()
+        if getattr(module, attribute) == size(weight.axes[dim])
+    }
+
+
+def weight_dims(module: nn.Module) -> dict[str, int]:
+    """For each width that a layer of torch reports, the dim of its weight it is.
+
+    Examples:
+        >>> weight_dims(nn.Linear(2, 3))
+        {'out_features': 0, 'in_features': 1}
+    """
+    if isinstance(module, nn.Linear):
+        return {"out_features": 0, "in_features": 1}
+    if isinstance(module, nn.Embedding):
+        return {"num_embeddings": 0, "embedding_dim": 1}
+    if isinstance(module, nn.GroupNorm):
+        return {"num_channels": 0}
+    if isinstance(module, _NormBase):
+        return {"num_features": 0}
+    if isinstance(module, _ConvNd) and module.groups == 1:
+        own, read = ("in", "out") if module.transposed else ("out", "in")
+        return {f"{own}_channels": 0, f"{read}_channels": 1}
+    return {}
 
 
 def _other_sizes(atom: Atom) -> set[int]:

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.modules.conv import _ConvNd
 from torch.nn.utils.parametrize import ParametrizationList
 
-from diffprune._graph import latent_sizes
+from diffprune._graph import latent_sizes, weight_dims
 from diffprune._io.blueprint import Blueprint, Size, is_inside, sizes_of
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
@@ -116,8 +114,8 @@ def _check_consistent(
         if path in changed or is_inside(path, changed) or weight is None:
             continue
         said = {**sizes_of(module), **saved.blueprint.sizes.get(path, {})}
-        for name, width in _widths(module, tuple(weight.shape)).items():
-            if said[name] != width:
+        for name, dim in weight_dims(module).items():
+            if said[name] != weight.shape[dim]:
                 where = f"{path}.{name}".lstrip(".")
                 own = f"{path}.weight".lstrip(".")
                 raise _other(
@@ -126,22 +124,6 @@ def _check_consistent(
                     f"it contradicts itself: `{where}` is {said[name]} and `{own}` has "
                     f"the shape {list(weight.shape)}",
                 )
-
-
-def _widths(module: nn.Module, shape: tuple[int, ...]) -> dict[str, int]:
-    """What a layer of torch must say of itself when its weight has this shape."""
-    if isinstance(module, nn.Linear):
-        return dict(zip(("out_features", "in_features"), shape, strict=True))
-    if isinstance(module, nn.Embedding):
-        return dict(zip(("num_embeddings", "embedding_dim"), shape, strict=True))
-    if isinstance(module, nn.GroupNorm):
-        return {"num_channels": shape[0]}
-    if isinstance(module, _NormBase):
-        return {"num_features": shape[0]}
-    if isinstance(module, _ConvNd) and module.groups == 1:
-        own, read = ("in", "out") if module.transposed else ("out", "in")
-        return {f"{own}_channels": shape[0], f"{read}_channels": shape[1]}
-    return {}
 
 
 def _check_tensor(

@@ -7,13 +7,14 @@ copies and optimizers, checked on the example inputs, or nothing at all.
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core.copying import copied
+from diffprune._core.modules import MARK
 from diffprune._core.randomness import torch_forked
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Float, Int
@@ -43,7 +44,6 @@ from diffprune.gates import BaseGate, GateLike
 from diffprune.gates.penalty import named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-MARK: Final = "_diffprune_has_pruner"
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from diffprune._core.copying import copied
+from diffprune._core.modules import MARK
 from diffprune._pruner.added_gates import AddedGates
-from diffprune._pruner.gated_model import MARK, GatedModel
+from diffprune._pruner.gated_model import GatedModel
 from diffprune.errors import ArgumentError
 
 

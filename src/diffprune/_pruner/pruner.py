@@ -694,10 +694,15 @@ class Pruner(Generic[ModuleT]):
             return
         record = self._remove_(controller, keep, optimizers)
         self._after_removal_(record)
+        advice = (
+            "Give it the number of steps that you train for: "
+            f"`Budget(..., steps={self.steps})`."
+            if self.steps
+            else "Type `pruner.step(optimizer)` after every `optimizer.step()`."
+        )
         warnings.warn(
-            f"the budget was met only now, after {self.steps} steps, and nothing has "
-            "recovered from it. Give it the number of steps that you train for: "
-            f"`Budget(..., steps={max(1, self.steps)})`.",
+            f"the budget was met only now, after {self.steps} steps of the pruner, and "
+            f"nothing has recovered from it. {advice}",
             stacklevel=3,
         )
 

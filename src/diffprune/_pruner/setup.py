@@ -13,6 +13,7 @@ from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
 from diffprune._choice import Leaving
 from diffprune._core.arguments import count, number
+from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.types import Count
 from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
@@ -26,7 +27,7 @@ from diffprune._graph import (
 )
 from diffprune._pruner.added_gates import AddedGates, attach_
 from diffprune._pruner.gate_links import GateRule
-from diffprune._pruner.gated_model import MARK, GatedModel
+from diffprune._pruner.gated_model import GatedModel
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.strengths import Scheduled, Strength, strength_of
 from diffprune._pruner.user_gates import UserGates
@@ -266,11 +267,7 @@ def check_model(model: nn.Module) -> None:
             "`model.compile()` was called before the pruner was made, and its code "
             "knows no gates.\nCompile the model after that."
         )
-    if any(MARK in vars(module) for module in model.modules()):
-        raise ArgumentError(
-            "this model already has a pruner. Call its `finalize()` first, or start "
-            "again from a fresh model."
-        )
+    check_has_no_pruner(model)
 
 
 def check_numbers(

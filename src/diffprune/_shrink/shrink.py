@@ -28,6 +28,7 @@ from diffprune._choice import (
 from diffprune._choice.examples import batch_size
 from diffprune._core.arguments import shown
 from diffprune._core.door import door
+from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool, Count
 from diffprune._costs.counts import macs
@@ -228,6 +229,7 @@ def shrinkage(  # noqa: PLR0913 - as above
     """Like `shrink`, with the report beside the model."""
     tell = progress or _silent
     check_plain(model)
+    check_has_no_pruner(model)
     batches = Batches(data, model)
     # A latency is that of a whole batch.
     is_timed = budget.latency is not None

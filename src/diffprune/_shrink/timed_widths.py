@@ -74,7 +74,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
             "busy, or the model is too small for its time to depend on its widths.\n"
             "Try again when nothing else runs, or limit something that is counted, "
             "such as `macs=`.",
-            stacklevel=5,
+            stacklevel=7,
         )
     return best
 

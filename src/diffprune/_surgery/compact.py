@@ -14,6 +14,7 @@ from torch.nn.utils import prune
 
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool
 from diffprune._graph import (
@@ -76,6 +77,7 @@ def compact(
         >>> compact(model, torch.rand(2, 3))[0]
         Linear(in_features=3, out_features=3, bias=True)
     """
+    check_has_no_pruner(model)
     return compaction(model, example_inputs, **options).model
 
 

@@ -11,6 +11,7 @@ from diffprune._choice import Refit, refit_
 from diffprune._core.arguments import check
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool, Count, Float
 from diffprune._graph import (
@@ -116,6 +117,7 @@ def remove(
         >>> remove(model, torch.rand(2, 3), keep=keep, round_to=4)[0]
         Linear(in_features=3, out_features=4, bias=True)
     """
+    check_has_no_pruner(model)
     groups = find_groups(model, example_inputs, **options)
     wide = checked(
         groups,

@@ -50,6 +50,16 @@ def test_what_is_written_computes_the_same(
         torch.testing.assert_close(actual, models.small(models.inputs))
 
 
+def test_a_run_is_not_overwritten(in_finished, finished):
+    before = (finished / "runs/mine/model.safetensors").read_bytes()
+    done = in_finished(
+        "export", "runs/mine", "--to", "safetensors", "--out", "runs/mine"
+    )
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "`runs/mine` holds a run" in done.stderr
+    assert (finished / "runs/mine/model.safetensors").read_bytes() == before
+
+
 def test_json_says_where_and_how_large(in_finished, tmp_path):
     out = tmp_path / "new" / "net"
     done = in_finished(

@@ -73,6 +73,17 @@ def test_the_network_of_a_run_becomes_smaller(diffprune, tmp_path):
     assert found["dense_error"] == pytest.approx(run["test_error"])
 
 
+@pytest.mark.parametrize("name", ["runs/big", "mine.py:task"])
+def test_a_run_is_not_overwritten(diffprune, tmp_path, name):
+    diffprune("train", "mine.py:task", "--epochs", "1", "--dense", "--out", "runs/big")
+    before = {file: file.read_bytes() for file in (tmp_path / "runs/big").iterdir()}
+    done = diffprune("shrink", name, "--budget", "macs=0.5", "--out", "runs/big")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "`runs/big` holds a run" in done.stderr
+    after = {file: file.read_bytes() for file in (tmp_path / "runs/big").iterdir()}
+    assert after == before
+
+
 def test_layers_can_be_left_alone_and_widths_be_multiples(diffprune):
     options = ["--budget", "macs=0.9", "--round-to", "4", "--no-refit", "--json"]
     found = json.loads(diffprune("shrink", "mine.py:task", *options).stdout)

@@ -277,6 +277,49 @@ def test_a_loss_that_is_no_number_stops_the_run(toy, recipe, tmp_path):
     assert len(read_run(tmp_path).epochs) == 1
 
 
+class Named(nn.Module):
+    """A network that returns its scores by name."""
+
+    def __init__(self, inside):
+        super().__init__()
+        self.inside = inside
+
+    def forward(self, x):
+        return {"scores": self.inside(x)}
+
+
+def test_a_model_may_return_more_than_a_tensor(toy, recipe, tmp_path):
+    def make(recipe):
+        task = toy(recipe)
+        return replace(
+            task,
+            model=Named(task.model),
+            loss=lambda outputs, labels: task.loss(outputs["scores"], labels),
+            error=lambda outputs, labels: task.error(outputs["scores"], labels),
+        )
+
+    small = train(make, replace(recipe, epochs=1), out=tmp_path)
+    assert list(small(torch.rand(3, 4))) == ["scores"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"loss": nn.L1Loss()}, r"the loss of the task does not take.*\n.*loss=\.\.\."),
+        (
+            {"error": lambda scores, labels: scores - labels},
+            r"the error of the task does not take.*\n.*error=\.\.\.",
+        ),
+        ({"loss": nn.CrossEntropyLoss(reduction="none")}, r"one number.*shape \(8,\)"),
+        ({"loss": lambda *_: 1.0}, "must be a tensor with one number.*got 1.0"),
+        ({"error": nn.CrossEntropyLoss()}, r"a number for each example, got .*\(\)"),
+    ],
+)
+def test_functions_that_do_not_fit_are_named(toy, recipe, tmp_path, changes, match):
+    with pytest.raises(ArgumentError, match=match):
+        train(lambda recipe: replace(toy(recipe), **changes), recipe, out=tmp_path)
+
+
 def test_training_in_another_thread(toy, recipe, tmp_path):
     short = replace(recipe.as_dense(), epochs=1)
     with ThreadPoolExecutor(1) as pool:

@@ -82,7 +82,9 @@ def _to_pt2(models: "Models", path: Path) -> Path:
 
 def _to_safetensors(models: "Models", path: Path) -> Path:
     from diffprune._io import save_pruned  # noqa: PLC0415 - imports torch
+    from diffprune.lab.runs.folder import check_holds_no_run  # noqa: PLC0415 - as above
 
+    check_holds_no_run(path)
     return save_pruned(models.small, path)
 
 

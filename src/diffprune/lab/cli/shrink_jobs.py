@@ -21,6 +21,7 @@ from diffprune._shrink import Shrinkage, shrinkage
 from diffprune.errors import ArgumentError
 from diffprune.lab.cli.output import screen
 from diffprune.lab.formatting import cost, percent
+from diffprune.lab.runs.folder import check_holds_no_run
 from diffprune.lab.runs.rebuild import rebuild, task_of
 from diffprune.lab.runs.records import read_run
 from diffprune.lab.runs.tasks import load_task
@@ -172,7 +173,11 @@ def shrink_job(
         out: Folder of the small network.
         device: Where to compute.
         options: Passed to `dp.shrink`.
+
+    Raises:
+        ArgumentError: If the folder holds a run, whose network would be lost.
     """
+    check_holds_no_run(out)
     check_device(device)
     model, task = trained.model.to(device), trained.task
     with progress_bar(screen()) as tell:

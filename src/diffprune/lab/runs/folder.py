@@ -107,6 +107,19 @@ class Folder:
         _write_lines(self.path / records.REMOVALS, lines)
 
 
+def check_holds_no_run(path: Path) -> None:
+    """Refuse a folder that something else than its run is about to be written into.
+
+    Raises:
+        ArgumentError: If there is a run, whose network would be lost.
+    """
+    if (path / records.RECIPE).exists():
+        raise ArgumentError(
+            f"`{path}` holds a run, and its network would be overwritten.\n"
+            "Name another directory with `--out`."
+        )
+
+
 @contextlib.contextmanager
 def _locked(path: Path) -> Generator[None, None, None]:
     """Keep other writers out; the lock ends with the process, however that ends."""

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
+from torch.utils import _pytree as pytree
 
 from diffprune._budget import Budget
 from diffprune._core.door import door
@@ -30,7 +31,14 @@ from diffprune.lab.training.no_pruning import NoPruning, Trainable
 from diffprune.lab.training.progress import Progress, Stopwatch
 from diffprune.lab.training.recipe import Recipe, check_recipe
 from diffprune.lab.training.signals import Interruption
-from diffprune.lab.training.task import MakeTask, Task, check_pair, check_task
+from diffprune.lab.training.task import (
+    MakeTask,
+    Task,
+    check_pair,
+    check_task,
+    errors_of,
+    loss_of,
+)
 
 NUM_EXAMPLES: Final = 8
 """Test inputs that the model is traced with, and every removal is verified on."""
@@ -116,14 +124,15 @@ def _step_(
     model = pruner.model
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=recipe.amp):
         outputs = model(inputs)
-        loss = task.loss(outputs, targets)
+        loss = loss_of(task, outputs, targets)
     optimizer.zero_grad()
     (loss + pruner.penalty()).backward()
     if recipe.clip_norm is not None:
         clip_grad_norm_(model.parameters(), recipe.clip_norm)
     optimizer.step()
     pruner.step(optimizer)
-    return loss.detach(), task.error(outputs.detach(), targets)
+    seen = pytree.tree_map_only(Tensor, Tensor.detach, outputs)
+    return loss.detach(), errors_of(task, seen, targets)
 
 
 def _check_finite(loss: Tensor, progress: Progress, folder: Folder) -> None:

@@ -11,7 +11,7 @@ from diffprune.gates import BaseGate, Gate, GateLike
 from diffprune.lab.runs.records import Epoch, Outcome, Widths
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.progress import Progress
-from diffprune.lab.training.task import Loader, Task
+from diffprune.lab.training.task import Loader, Task, errors_of
 
 
 class ErrorRate(NamedTuple):
@@ -32,7 +32,7 @@ def error_rate(model: nn.Module, task: Task, loader: Loader) -> ErrorRate:
     with mode(model, training=False):
         errors = torch.cat(
             [
-                task.error(model(inputs.to(device)), targets.to(device))
+                errors_of(task, model(inputs.to(device)), targets.to(device))
                 for inputs, targets in loader
             ]
         )

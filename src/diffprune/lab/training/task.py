@@ -1,6 +1,7 @@
 """What a user brings to be trained (`Task`): a model, data, a loss and an error."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -46,8 +47,8 @@ class Task:
         train: What to learn from.
         test: What to report on after every epoch, and never to choose with.
         validation: What to choose with, if anything is chosen.
-        loss: Mean loss of a batch, from outputs and targets.
-        error: How wrong each output is, between 0 and 1.
+        loss: Mean loss of a batch, from what the model returns and targets.
+        error: How wrong each output is, between 0 and 1, from the same.
         optimizer: From parameter groups to an optimizer.
         pruner: From the model and example inputs to what prunes it: a subclass of
             `Pruner`, or anything else that the loop can train. By default a `Pruner`
@@ -58,8 +59,8 @@ class Task:
     train: Loader
     test: Loader
     validation: Loader | None = None
-    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
-    error: Callable[[Tensor, Tensor], Tensor] = is_wrong
+    loss: Callable[[Any, Tensor], Tensor] = cross_entropy
+    error: Callable[[Any, Tensor], Tensor] = is_wrong
     optimizer: Callable[[list[dict[str, Any]]], Optimizer] = Adam
     pruner: Callable[[nn.Module, Tensor], Trainable] | None = None
 
@@ -101,6 +102,51 @@ def check_pair(batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - what data
             "expected: inputs and targets."
         )
     return batch[0], batch[1]
+
+
+def loss_of(task: Task, outputs: Any, targets: Tensor) -> Tensor:  # noqa: ANN401 - whatever a model returns
+    """The loss of a batch.
+
+    Raises:
+        ArgumentError: If the loss of the task does not fit its model and data.
+    """
+    with _fitting("loss"):
+        loss: Any = task.loss(outputs, targets)
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        raise ArgumentError(
+            "the loss of the task must be a tensor with one number, the mean of a "
+            f"batch, got {shown(loss)}."
+        )
+    return loss
+
+
+def errors_of(task: Task, outputs: Any, targets: Tensor) -> Tensor:  # noqa: ANN401 - as above
+    """How wrong each example of a batch is.
+
+    Raises:
+        ArgumentError: If the error of the task does not fit its model and data.
+    """
+    with _fitting("error"):
+        errors: Any = task.error(outputs, targets)
+    if not isinstance(errors, Tensor) or not errors.ndim:
+        raise ArgumentError(
+            "the error of the task must be a tensor with a number for each example, "
+            f"got {shown(errors)}."
+        )
+    return errors
+
+
+@contextmanager
+def _fitting(name: str) -> Generator[None]:
+    """Say in this block whose function it was that failed."""
+    try:
+        yield
+    except Exception as error:
+        raise ArgumentError(
+            f"the {name} of the task does not take what the model returns and the "
+            f"targets of a batch: {type(error).__name__}: {error}\n"
+            f"Pass a function that does: `lab.Task(..., {name}=...)`."
+        ) from error
 
 
 def gate_of(recipe: Recipe) -> Callable[[int], nn.Module]:

@@ -1,0 +1,109 @@
+"""What torch's own layers ask about values stops no trace, and is asked as before."""
+
+import pytest
+import torch
+from torch import nn
+from torch.distributions import Normal
+from torch.nn import functional as F
+
+import diffprune as dp
+from diffprune._graph.value_questions import answered_questions
+from diffprune.errors import TraceError
+
+
+class Decoding(nn.Module):
+    """A decoder that is given a causal mask, as torch's tutorials do it."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerDecoderLayer(8, 2, 12, batch_first=True)
+        self.body = nn.TransformerDecoder(layer, 1)
+
+    def forward(self, x):
+        causal = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        return self.body(x, x, tgt_mask=causal)
+
+
+class Encoding(nn.Module):
+    """An encoder with a mask of which nothing is said."""
+
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+        self.body = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+
+    def forward(self, x):
+        return self.body(x, mask=torch.ones(x.shape[1], x.shape[1]).tril().log())
+
+
+class Drawing(nn.Module):
+    """A variational autoencoder; the distribution looks at its parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 12), nn.Linear(6, 8)
+
+    def forward(self, x):
+        mean, width = self.up(x).chunk(2, dim=-1)
+        codes = Normal(mean, F.softplus(width))
+        return self.down(codes.rsample() if self.training else codes.mean)
+
+
+@pytest.mark.parametrize("kind", [Decoding, Encoding, Drawing])
+def test_a_layer_that_asks_is_traced_cut_and_exported(kind):
+    model, x = kind().eval(), torch.rand(2, 5, 8)
+    groups = dp.find_groups(model, x)
+    keep = {group.name: torch.arange(group.size) > 0 for group in groups}
+    small = dp.remove(model, x, keep=keep)
+    program = dp.to_exported_program(small, x)
+    torch.testing.assert_close(program.module()(x), small(x))
+
+
+def test_a_mask_that_is_not_causal_is_read():
+    x = torch.rand(2, 3, 8)
+    layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False).eval()
+    mask = torch.tensor([[0, 1, 0], [0, 0, 1], [1, 0, 0]]).bool()
+    inputs = {"src": x, "mask": mask}
+    program = dp.to_exported_program(encoder, inputs, batch_dim=None)
+    torch.testing.assert_close(program.module()(**inputs), encoder(**inputs))
+
+
+def test_torch_asks_again_afterwards_even_after_an_error():
+    with pytest.raises(ZeroDivisionError), answered_questions():
+        _ = 1 / 0
+    with pytest.raises(ValueError, match="Expected parameter scale"):
+        Normal(0.0, -1.0)
+
+
+class Asking(nn.Linear):
+    """Its own forward asks, in a function of its own."""
+
+    def forward(self, x):
+        return super().forward(x if self.is_bright(x) else -x)
+
+    def is_bright(self, x):
+        return x.mean() > 0.5  # a line to be named
+
+
+class Checking(nn.Linear):
+    """It does what the advice says."""
+
+    def forward(self, x):
+        if not torch.compiler.is_exporting() and x.isnan().any():
+            raise ValueError("NaN")
+        return super().forward(x)
+
+
+def test_a_check_can_be_left_out_as_the_advice_says():
+    model = nn.Sequential(Checking(3, 5), nn.ReLU(), nn.Linear(5, 2))
+    assert dp.find_groups(model, torch.rand(2, 3)).sizes == {"0": 5}
+    with pytest.raises(TraceError, match=r"if not torch\.compiler\.is_exporting\(\)"):
+        dp.find_groups(Asking(3, 2), torch.rand(2, 3))
+
+
+def test_the_line_that_asks_is_named():
+    with pytest.raises(
+        TraceError, match=r"\(test_value_questions.py:\d+: return super\(\).*-x\)\)\n"
+    ):
+        dp.find_groups(Asking(3, 2), torch.rand(2, 3))
