@@ -14,6 +14,7 @@ from diffprune._graph.axes import (
     size as size,
     volume as volume,
 )
+from diffprune._graph.export_settings import answered_questions as answered_questions
 from diffprune._graph.find import Norms as Norms, find_groups as find_groups
 from diffprune._graph.groups import (
     FrozenAxis as FrozenAxis,
@@ -70,7 +71,6 @@ from diffprune._graph.tracing import (
     trace as trace,
     unchanged as unchanged,
 )
-from diffprune._graph.value_questions import answered_questions as answered_questions
 from diffprune._graph.width_constraints import weight_dims as weight_dims
 from diffprune._graph.zeros import (
     Memory as Memory,

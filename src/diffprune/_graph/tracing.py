@@ -28,11 +28,10 @@ from diffprune._core.arguments import check
 from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.randomness import torch_forked
 from diffprune._core.snapshot import Snapshot
+from diffprune._graph.export_settings import answered_questions, lean_export
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
-from diffprune._graph.lean_export import lean_export
 from diffprune._graph.lines import line_of_failure
 from diffprune._graph.narrow_attention import narrow
-from diffprune._graph.value_questions import answered_questions
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]

@@ -1,4 +1,6 @@
-"""What torch's own layers ask about values stops no trace, and is asked as before."""
+"""What torch is told for a trace stops when the trace does, and questions stop none."""
+
+import gc
 
 import pytest
 import torch
@@ -7,7 +9,7 @@ from torch.distributions import Normal
 from torch.nn import functional as F
 
 import diffprune as dp
-from diffprune._graph.value_questions import answered_questions
+from diffprune._graph.export_settings import answered_questions, lean_export
 from diffprune.errors import TraceError
 
 
@@ -104,6 +106,41 @@ def test_a_check_can_be_left_out_as_the_advice_says():
 
 def test_the_line_that_asks_is_named():
     with pytest.raises(
-        TraceError, match=r"\(test_value_questions.py:\d+: return super\(\).*-x\)\)\n"
+        TraceError, match=r"\(test_export_settings.py:\d+: return super\(\).*-x\)\)\n"
     ):
         dp.find_groups(Asking(3, 2), torch.rand(2, 3))
+
+
+def exported(model, x):
+    program = torch.export.export(model, (x,), strict=False)
+    return {key for node in program.graph.nodes for key in node.meta}
+
+
+def test_an_export_of_the_user_notes_what_it_always_does():
+    model, x = (
+        nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2)),
+        torch.ones(1, 3),
+    )
+    before = exported(model, x)
+    dp.find_groups(model, x)
+    assert exported(model, x) == before
+    assert {"stack_trace", "tensor_meta"} <= before
+
+
+def test_what_is_left_out_is_left_out():
+    with lean_export():
+        left = exported(nn.Linear(3, 5), torch.ones(1, 3))
+    assert "stack_trace" not in left
+    assert "val" in left
+
+
+@pytest.mark.parametrize("was_collecting", [True, False])
+def test_garbage_is_looked_for_as_before_even_after_an_error(was_collecting):
+    if not was_collecting:
+        gc.disable()
+    try:
+        with pytest.raises(ValueError, match="no"), lean_export():
+            raise ValueError("no")
+        assert gc.isenabled() == was_collecting
+    finally:
+        gc.enable()
