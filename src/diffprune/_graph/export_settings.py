@@ -78,11 +78,11 @@ def answered_questions() -> Generator[None]:
     """Answer what torch asks about values without looking, while this is open.
 
     Examples:
-        >>> from torch.distributions import Normal
+        >>> before = Distribution._validate_args
         >>> with answered_questions():
-        ...     Normal(0.0, 1.0)._validate_args
+        ...     Distribution._validate_args
         False
-        >>> Normal(0.0, 1.0)._validate_args
+        >>> Distribution._validate_args == before
         True
     """
     with _told(_ANSWERS):
