@@ -311,3 +311,60 @@ def test_a_removal_needs_room_for_five_models_at_a_time():
     Counted.most = 0
     removal(model, x, groups, keep={"up": torch.arange(5) < 3})
     assert Counted.most == 5
+
+
+MANY = torch.rand(40, 3)
+
+
+def rows_seen(last=nn.Identity, after=nn.Identity):
+    """How many rows the layers of a model see while it is certified."""
+    seen, model = list[int](), Net(after, last)
+    model.fc1.register_forward_hook(lambda _, args, __: seen.append(len(args[0])))
+    assert certify(model, copy.deepcopy(model), MANY).max_relative == 0
+    return seen
+
+
+def test_of_many_rows_that_do_not_see_each_other_a_few_are_tried_in_every_way():
+    """All of them run once through either model: their number may choose the way."""
+    seen = rows_seen()
+    assert seen.count(40) == 2
+    assert len(seen) > 12
+    assert set(seen) - {40} == {2, 3}
+
+
+def test_many_rows_that_see_each_other_are_all_tried_in_every_way():
+    seen = rows_seen(after=partial(Lambda, lambda x: x - x.mean(0)))
+    assert seen.count(40) > 10
+
+
+def test_integers_that_rounding_changes_are_decided_in_double_precision():
+    """Were they compared in float32 alone, a right removal would be refused."""
+    model = Net(last=partial(Lambda, lambda x: ((x * 1e6).round().long(), x)))
+    keep = torch.tensor([True, True, False, True, True])
+    small = removal(model, MANY, find_groups(model, MANY), keep={"fc1": keep})
+    assert small.plan.certificate.dtype == "float64"
+
+
+class Chunked(Net):
+    """Many rows take another way through the model than a few."""
+
+    def forward(self, x):
+        h = F.relu(self.fc1(x))
+        return self.fc2(h) + (self.fc1.out_features == 5 if len(x) > 16 else 0)
+
+
+def test_a_difference_that_only_many_rows_show_is_found():
+    model = Chunked()
+    small = copy.deepcopy(model)
+    small.fc1.out_features = 4
+    with pytest.raises(RemovalError, match="something else"):
+        certify(model, small, MANY)
+
+
+def test_a_difference_in_one_of_many_rows_is_found():
+    model = Net()
+    odd = partial(Lambda, lambda x: x + (x == x.amax()) * 1e-2)
+    small = copy.deepcopy(model)
+    small.last = odd()
+    with pytest.raises(RemovalError, match="something else"):
+        certify(model, small, MANY)

@@ -43,6 +43,36 @@ def first_examples(batch: TreeT, some: int) -> TreeT:
     return pytree.tree_map(cut, batch)
 
 
+@torch.no_grad()
+def can_be_cut(batch: TreeT, run: Callable[[TreeT], object]) -> bool:
+    """Whether a batch has at least three examples, which do not see each other.
+
+    Time may come first, and happen to be as long as the batch.
+
+    Args:
+        batch: Inputs of a model.
+        run: Returns what the model does; it may raise anything.
+
+    Examples:
+        >>> x = torch.rand(5, 2)
+        >>> can_be_cut(x, lambda x: x.exp()), can_be_cut(x, lambda x: x - x.mean(0))
+        (True, False)
+    """
+    few = [first_examples(batch, some) for some in (3, 2)]
+    if few[0] is batch or batch_size(batch) < 3:
+        return False
+    try:
+        three, two = (pytree.tree_leaves(run(some)) for some in few)
+    except Exception:  # noqa: BLE001 - whatever a model raises: it needs them all
+        return False
+    pairs = [
+        (one[:2], other)
+        for one, other in zip(three, two, strict=False)
+        if isinstance(one, Tensor) and one.ndim and len(one) == 3
+    ]
+    return bool(pairs) and all(are_close(*pair) for pair in pairs)
+
+
 def from_few(find: Callable[[TreeT], FoundT], batch: TreeT) -> FoundT:
     """What can be found out from a few examples; from all if it fails with few.
 

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, final
 
-import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from diffprune._choice import Batch
-from diffprune._choice.examples import are_close, batch_size, first_examples
+from diffprune._choice.examples import batch_size, can_be_cut, first_examples
 from diffprune._graph import ExampleInputs, call_arguments, mode, unchanged
 from diffprune.errors import ArgumentError
 
@@ -56,27 +55,9 @@ class Batches:
         return found
 
     @cached_property
-    @torch.no_grad()
     def _can_be_cut(self) -> bool:
-        """Whether examples come first, and do not see each other.
-
-        Time may come first, and happen to be as long as the batch.
-        """
-        if first_examples(self.inputs, 3) is self.inputs:
-            return False
-        try:
-            three, two = (
-                pytree.tree_leaves(self._returned(first_examples(self.inputs, some)))
-                for some in (3, 2)
-            )
-        except Exception:  # noqa: BLE001 - whatever the model raises: it needs them all
-            return False
-        pairs = [
-            (one[:2], other)
-            for one, other in zip(three, two, strict=False)
-            if isinstance(one, Tensor) and one.ndim and len(one) == 3
-        ]
-        return bool(pairs) and all(are_close(*pair) for pair in pairs)
+        """Whether examples come first, and do not see each other."""
+        return can_be_cut(self.inputs, self._returned)
 
     def _returned(self, inputs: ExampleInputs) -> object:
         args, kwargs = call_arguments(inputs)

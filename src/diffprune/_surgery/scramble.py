@@ -48,10 +48,10 @@ def _scrambled(values: Tensor, draw: torch.Generator) -> Tensor:
     if values.numel() == 0:  # tokens of which a model may have none
         return values
     noise = _noise(values, draw)
-    spread = values.double().std() if values.numel() > 1 else values.new_zeros(())
+    spread = float(values.std()) if values.numel() > 1 else 0.0
     if spread > 0:
         # A quarter more or less of each, and something where there was nothing.
-        return values * (1 + 0.25 * noise) + 0.05 * spread.to(values) * noise
+        return noise.mul_(0.25 * values + 0.05 * spread).add_(values)
     if values.any():
         return values * (1 + 0.25 * noise)
     fan_in = values[0].numel() if values.ndim > 1 else 1
@@ -60,5 +60,5 @@ def _scrambled(values: Tensor, draw: torch.Generator) -> Tensor:
 
 def _noise(like: Tensor, draw: torch.Generator) -> Tensor:
     """Numbers from -1 to 1, none of them close to zero."""
-    signed = torch.rand(like.shape, generator=draw, dtype=torch.float64) * 2 - 1
-    return (signed + 0.1 * signed.sign()).to(like) / 1.1
+    signed = torch.rand(like.shape, generator=draw).mul_(2).sub_(1)
+    return signed.add_(signed.sign(), alpha=0.1).div_(1.1).to(like)
