@@ -47,6 +47,10 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = {
         ("wrn-10-2-dense", "wrn-10-2-low-budget", "wrn-10-2-high-budget",
          "wrn-10-2-low", "wrn-10-2-high"),
     ),
+    "wrn-10-4": _experiment(
+        wide_resnet_table,
+        ("wrn-10-4-high-budget", "wrn-10-4-dense", "wrn-10-4-low-budget"),
+    ),
     "wrn-10-1": _experiment(
         wide_resnet_table, ("wrn-10-1-high", "wrn-10-1-low", "wrn-10-1-dense")
     ),

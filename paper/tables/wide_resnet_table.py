@@ -89,6 +89,16 @@ WRN_10_2: Final = SmallNetwork(
         "high, strengths": r.wide_wrn_high,
     },
 )
+WRN_10_4: Final = SmallNetwork(
+    name="WRN-10-4",
+    widen=4,
+    side=16,
+    original=r.wider_wrn_dense,
+    pruned={
+        "low, budget": r.wider_wrn_low_budget,
+        "high, budget": r.wider_wrn_high_budget,
+    },
+)
 WRN_10_1: Final = SmallNetwork(
     name="WRN-10-1",
     widen=1,
@@ -96,7 +106,11 @@ WRN_10_1: Final = SmallNetwork(
     original=r.small_wrn_dense,
     pruned={"low": r.small_wrn_low, "high": r.small_wrn_high},
 )
-NETWORKS: Final = {"wrn-10-2": WRN_10_2, "wrn-10-1": WRN_10_1}
+NETWORKS: Final = {
+    "wrn-10-2": WRN_10_2,
+    "wrn-10-4": WRN_10_4,
+    "wrn-10-1": WRN_10_1,
+}
 """By the name that `python -m paper steps` takes."""
 
 

@@ -23,6 +23,10 @@ from paper.recipes import (
     wide_wrn_high_budget,
     wide_wrn_low,
     wide_wrn_low_budget,
+    wide_wrn_task,
+    wider_wrn_dense,
+    wider_wrn_high_budget,
+    wider_wrn_low_budget,
     wrn_high,
     wrn_low,
 )
@@ -165,6 +169,18 @@ def test_runs_of_the_wide_network_differ_in_what_closes_gates_alone():
         recipe = make(1)
         same = replace(recipe, name=dense.name, strength=None, budget=None)
         assert (same, recipe.is_dense) == (dense, False)
+
+
+def test_the_wider_network_is_trained_as_the_wide_one_is(images):
+    pairs = {
+        wider_wrn_dense: wide_wrn_dense,
+        wider_wrn_low_budget: wide_wrn_low_budget,
+        wider_wrn_high_budget: wide_wrn_high_budget,
+    }
+    for wider, wide in pairs.items():
+        assert replace(wider(1), name=wide(1).name) == wide(1)
+    task = wide_wrn_task(few_and_small(images), wider_wrn_dense(), widen=4)
+    assert task.model.group3[0].conv1.out_channels == 4 * 64
 
 
 def test_few_images_are_the_first_ones_at_half_the_side(images, monkeypatch):
