@@ -55,3 +55,13 @@ def test_infinities_have_to_agree():
     check_same(Double(), doubles, x, None)
     with pytest.raises(ExportError, match="computes something else"):
         check_same(Double(), lambda x: [(2 * x).nan_to_num(posinf=1.0)], x, None)
+
+
+class Noisy(nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+
+def test_a_model_that_is_random_in_eval_mode_is_named_as_such():
+    with pytest.raises(ExportError, match="random numbers in eval mode"):
+        check_same(Noisy(), lambda x: [x + torch.rand_like(x)], torch.rand(3), 0)

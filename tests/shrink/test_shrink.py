@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, TensorDataset
 
 import diffprune as dp
@@ -554,3 +555,52 @@ def test_a_time_that_is_exceeded_is_said_where_it_was_asked_for(digits, monkeypa
     with pytest.warns(UserWarning, match="always took longer") as caught:
         dp.shrink(model, data, F.cross_entropy, dp.Budget(latency=0.9))
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    "loss", [lambda o, _: 0 * o.mean(), lambda o, _: (o - 1e6).relu().mean()]
+)
+def test_a_loss_whose_gradient_is_zero_is_said(loss):
+    model, data = small_net()
+    with pytest.warns(UserWarning, match="zero for every unit") as caught:
+        dp.shrink(model, data, loss, HALF)
+    assert caught[0].filename == __file__
+
+
+def test_weights_that_are_not_finite_are_named():
+    model, data = small_net()
+    name, weight = next(model.named_parameters())
+    with torch.no_grad():
+        weight[1] = torch.inf
+    with pytest.raises(ArgumentError, match=f"`{name}` holds numbers that are not fin"):
+        dp.shrink(model, data, F.cross_entropy, HALF)
+
+
+class Recomputed(nn.Module):
+    """Computes a part a second time on the way back, in eval mode too."""
+
+    def __init__(self, *, reentrant, is_checkpointed):
+        super().__init__()
+        self.first, self.make = nn.Linear(8, 11), nn.Linear(11, 12)
+        self.read, self.head = nn.Linear(12, 7), nn.Linear(7, 3)
+        self.reentrant, self.is_checkpointed = reentrant, is_checkpointed
+
+    def part(self, x):
+        return self.read(self.make(x).relu()).relu()
+
+    def forward(self, x):
+        x = self.first(x).relu()
+        if self.is_checkpointed:
+            return self.head(checkpoint(self.part, x, use_reentrant=self.reentrant))
+        return self.head(self.part(x))
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_parts_that_are_computed_again_are_looked_at_like_others(reentrant):
+    found = []
+    for is_checkpointed in (True, False):
+        torch.manual_seed(0)
+        model = Recomputed(reentrant=reentrant, is_checkpointed=is_checkpointed)
+        data = [(torch.rand(64, 8), torch.randint(3, (64,)))]
+        found.append(dp.shrink(model, data, F.cross_entropy, HALF).state_dict())
+    torch.testing.assert_close(*found, rtol=0, atol=0)

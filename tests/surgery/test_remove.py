@@ -110,3 +110,11 @@ def test_a_wrong_cut_is_caught_named_and_changes_nothing():
     with pytest.raises(RemovalError, match="something else, first in `1`"):
         remove(model, torch.rand(2, 3), keep={"0": keep(7)["conv"]}, rules=rules)
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_a_refit_that_fitted_nothing_says_why():
+    model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+    x = torch.rand(4, 3)
+    with pytest.warns(UserWarning, match="2.weight: not fitted, because") as caught:
+        remove(model, x, keep={"0": torch.arange(5) < 3}, refit=[x * torch.nan])
+    assert caught[0].filename == __file__

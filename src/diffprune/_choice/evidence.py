@@ -29,6 +29,7 @@ from diffprune._choice.examples import batch_size, from_few
 from diffprune._choice.forward import AtMap, Compute, names_of, run_watched
 from diffprune._choice.linear_maps import LinearMap
 from diffprune._core.own_modes import own_modes
+from diffprune._core.recomputation import without_recomputing
 from diffprune._core.types import Float, Int
 from diffprune._graph import (
     ExampleInputs,
@@ -88,6 +89,13 @@ class GroupEvidence:
     readers: tuple[ReaderEvidence, ...]
     squares: Float[Tensor, " units"]
 
+    @property
+    def is_telling(self) -> bool:
+        """Whether the loss depends on the units at all, as far as its gradient says."""
+        return any(bool(reader.gradients.any()) for reader in self.readers) or bool(
+            self.squares.any()
+        )
+
 
 def measure(
     model: nn.Module, groups: Groups, batches: Iterable[Batch], loss: Loss
@@ -106,7 +114,12 @@ def measure(
     """
     held = [*batches]
     examples = sum(batch_size(inputs) for inputs, _ in held)
-    with unchanged(model), mode(model, training=False), torch.enable_grad():
+    with (
+        unchanged(model),
+        mode(model, training=False),
+        without_recomputing(),
+        torch.enable_grad(),
+    ):
         seen = from_few(partial(_weights_of_maps, model), held[0][0])
         listener = Listener(model, [*groups], examples, seen)
         unheard = [group for group in groups if group.name not in listener.groups]

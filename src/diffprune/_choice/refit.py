@@ -23,6 +23,7 @@ from diffprune._choice.linear_maps import Convolution, LinearMap
 from diffprune._choice.lockstep import Pausable
 from diffprune._choice.watch import FunctionCall
 from diffprune._core.copying import copied
+from diffprune._core.recomputation import without_recomputing
 from diffprune._core.types import Int
 from diffprune._graph import (
     ExampleInputs,
@@ -80,6 +81,11 @@ class Refit:
     norms: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether something was to be fitted, and nothing could be."""
+        return bool(self.skipped) and not self.readers
+
     def __str__(self) -> str:
         lines = [str(reader) for reader in self.readers]
         lines += [f"{name}: statistics estimated again" for name in self.norms]
@@ -133,6 +139,7 @@ def refit_(
         unchanged(whole),
         mode(small, training=False),
         mode(whole, training=False),
+        without_recomputing(),
         narrow(whole),  # so that rows come in the order they have in the small one
     ):
         uses = from_few(partial(_uses, whole), held[0])

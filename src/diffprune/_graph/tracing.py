@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 from diffprune._core.arguments import check
 from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.randomness import torch_forked
+from diffprune._core.recomputation import without_recomputing
 from diffprune._core.snapshot import Snapshot
 from diffprune._graph.export_settings import answered_questions, lean_export
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
@@ -130,11 +131,11 @@ def as_written(model: nn.Module) -> Generator[None]:
     """Let a model compute in its own precision, whatever surrounds it.
 
     Autocast is off, and a `forward` that a framework has put around the one of the
-    model's class (mixed precision does) is set aside.
+    model's class (mixed precision does) is set aside. Nothing is computed twice.
     """
     devices = {"cpu", *(p.device.type for p in model.parameters())}
     around = _wrapped_forward(model)
-    with ExitStack() as stack:
+    with without_recomputing(), ExitStack() as stack:
         for device in sorted(devices):
             stack.enter_context(torch.autocast(device, enabled=False))
         if around is not None:

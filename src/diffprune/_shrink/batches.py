@@ -9,6 +9,7 @@ from torch.utils import _pytree as pytree
 
 from diffprune._choice import Batch
 from diffprune._choice.examples import batch_size, can_be_cut, first_examples
+from diffprune._core.recomputation import without_recomputing
 from diffprune._graph import ExampleInputs, call_arguments, mode, unchanged
 from diffprune.errors import ArgumentError
 
@@ -61,7 +62,11 @@ class Batches:
 
     def _returned(self, inputs: ExampleInputs) -> object:
         args, kwargs = call_arguments(inputs)
-        with unchanged(self._model), mode(self._model, training=False):
+        with (
+            unchanged(self._model),
+            mode(self._model, training=False),
+            without_recomputing(),
+        ):
             return self._model(*args, **kwargs)
 
     def _all(self) -> Iterator[Batch]:

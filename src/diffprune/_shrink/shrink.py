@@ -4,6 +4,7 @@ A few batches say what every unit is worth; units leave, the least worth per cos
 until a budget holds; the layers that read them are fitted to what they returned before.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar, final
@@ -30,6 +31,7 @@ from diffprune._core.arguments import shown
 from diffprune._core.door import door
 from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.own_modes import own_modes
+from diffprune._core.recomputation import without_recomputing
 from diffprune._core.types import Bool, Count
 from diffprune._costs.counts import macs
 from diffprune._costs.network import Network
@@ -208,6 +210,9 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
     )
     if report is not None:
         report(found.report)
+    fits = found.report.refit
+    if fits is not None and fits.has_failed:
+        warnings.warn(f"no layer that is left was fitted.\n{fits}", stacklevel=3)
     return found.model
 
 
@@ -243,7 +248,7 @@ def shrinkage(  # noqa: PLR0913 - as above
     fitting = fitting or _affordable(network)
     chosen_by = batches.first(choosing or min(CHOOSING, max(1, fitting // 2)))
     tell("measuring units", 0, 1)
-    known_loss = _MeanLoss(loss)
+    known_loss = _MeanLoss(loss, model)
     leaving = choose_order(model, groups, chosen_by, known_loss, tell)
     keep, limits = fitting_units(network, leaving, limits, round_to)
     tell("removing units", 0, 1)
@@ -276,6 +281,14 @@ def choose_order(
 ) -> list[Leaving]:
     """Measure all units, and put those of each group in the order they should leave."""
     found, evidence = list[Leaving](), measure(model, groups, batches, loss)
+    if not any(group.is_telling for group in evidence):
+        warnings.warn(
+            "the gradient of the loss is zero for every unit on this data, so it does "
+            "not say what units are worth, and they leave by what they cost alone.\n"
+            "Pass a loss that the model could be trained with, and examples of which "
+            "some are not perfect yet.",
+            stacklevel=6,
+        )
     for number, group in enumerate(evidence):
         progress("ordering units", number, len(evidence))
         found.append(order_units(group))
@@ -330,12 +343,18 @@ class _MeanLoss:
         mean: The mean so far.
     """
 
-    def __init__(self, loss: Loss) -> None:
+    def __init__(self, loss: Loss, model: nn.Module) -> None:
         self._loss, self._total, self._count = loss, 0.0, 0
-        self._batches = 0
+        self._batches, self._model = 0, model
 
     def __call__(self, outputs: object, targets: object) -> Tensor:
         value = _checked_loss(self._loss, outputs, targets, self._batches)
+        if not value.numel() or not bool(value.isfinite().all()):
+            raise ArgumentError(
+                f"the loss of batch {self._batches} of data is "
+                f"{float(value.detach().mean())}, where a finite number is expected.\n"
+                f"{_cure(self._model)}"
+            )
         size = batch_size(targets)
         self._total += float(value.detach().mean()) * size
         self._count += size
@@ -360,19 +379,25 @@ def _checked_loss(loss: Loss, outputs: object, targets: object, number: int) -> 
         raise ArgumentError(
             f"the loss must return a tensor of real numbers, got {shown(value)}."
         )
-    if not value.numel() or not bool(value.isfinite().all()):
-        raise ArgumentError(
-            f"the loss of batch {number} of data is {float(value.detach().mean())}, "
-            "where a finite number is expected.\nLeave out examples that have none."
-        )
     return value
+
+
+def _cure(model: nn.Module) -> str:
+    """What may help where a loss is not finite."""
+    for name, parameter in model.named_parameters():
+        if parameter.is_floating_point() and not parameter.isfinite().all():
+            return (
+                f"`{name}` holds numbers that are not finite, too: take the weights "
+                "from before the training diverged."
+            )
+    return "Leave out examples that have none."
 
 
 @torch.no_grad()
 def mean_loss(model: nn.Module, batches: Sequence[Batch], loss: Loss) -> float:
     """Loss per example, in eval mode."""
-    found = _MeanLoss(loss)
-    with unchanged(model), mode(model, training=False):
+    found = _MeanLoss(loss, model)
+    with unchanged(model), mode(model, training=False), without_recomputing():
         for number, (inputs, targets) in enumerate(batches):
             args, kwargs = call_arguments(inputs)
             with accepting(f"batch {number} of data", "the smaller model"):

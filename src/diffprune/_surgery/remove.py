@@ -1,5 +1,6 @@
 """Remove units from a model: plan, apply, verify."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -100,6 +101,7 @@ def remove(
             checked, the layers that read removed units are fitted, by least squares, to
             return what they returned in the original for these inputs, and the running
             statistics of norms are estimated again. A few hundred examples are enough.
+            A warning says if no layer could be fitted, and why.
         options: Passed to `find_groups`.
 
     Raises:
@@ -127,7 +129,11 @@ def remove(
         scores=scores,
         may_vanish=True,
     )
-    return removal(model, example_inputs, groups, keep=wide, refit=refit).model
+    found = removal(model, example_inputs, groups, keep=wide, refit=refit)
+    if found.refit is not None and found.refit.has_failed:
+        said = f"no layer was fitted after the removal.\n{found.refit}"
+        warnings.warn(said, stacklevel=3)
+    return found.model
 
 
 @door
