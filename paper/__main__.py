@@ -219,7 +219,11 @@ def frontier(
     *,
     run: DoRun = False,
     aim: Annotated[
-        str, typer.Option(help="With --run: `small` or `medium`, how small.")
+        str,
+        typer.Option(
+            help="With --run: `small` or `medium`, how small; `normed`: small, with "
+            "batch norms while it is trained again."
+        ),
     ] = "small",
     seeds: Seeds = 1,
     untaught: Annotated[

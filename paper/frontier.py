@@ -4,16 +4,19 @@ A dense network is trained first, and what it says about every training image is
 down. Then gated networks learn from the labels and from that, while two budgets close
 their gates: one of weights, one of multiply-adds. What is left, a plain small network,
 is trained once more, at a higher learning rate than gates bear: by the teacher as
-before and, `untaught`, for the labels alone. Runs can be interrupted, and continue with
-the same command. The numbers here were chosen on 5,000 training images that `validate`
-holds out; the learning rate of gated networks because a higher one made the training
-loss explode.
+before and, `untaught`, for the labels alone. The aim `normed` trains it with batch
+norms, which become a part of its layers in the end, and has a teacher with batch norms
+and dropout. Runs can be interrupted, and continue with the same command. The numbers
+here were chosen on 5,000 training images that `validate` holds out; the learning rate
+of gated networks because a higher one made the training loss explode.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import torch
 from rich.table import Table
@@ -22,18 +25,30 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 import diffprune as dp
 from diffprune import lab
+from diffprune._core.files import write_text
 from diffprune.lab import Epoch, Recipe, Run, Task, read_run
 from diffprune.lab.cli.output import say
 from diffprune.lab.formatting import architecture
 from diffprune.lab.image_batches import Batches, Examples, Split
 from diffprune.lab.training.task import MakeTask, is_wrong
 from paper.data.mnist import load_mnist
-from paper.models.lenet5 import DENSE, LeNet5, MakeGate, Widths, channels_last
+from paper.models.lenet5 import (
+    DENSE,
+    LeNet5,
+    MakeGate,
+    Widths,
+    channels_last,
+    folded_,
+    normed_,
+)
 from paper.published import lenet5_on_mnist
 from paper.records import RESULTS, ROOT, commit, copy_record
 
 RUNS, RECORDS = ROOT / "runs" / "frontier", RESULTS / "frontier"
 TEMPERATURE, TAUGHT = 4.0, 0.9
+_NORMED_TEACHER: Final = "frontier-teacher-normed"
+_DROPPED: Final = {20: 0.1, 50: 0.1, 800: 0.3, 500: 0.5}
+"""Of how many units at a place the teacher with norms drops which part."""
 
 
 @dataclass(frozen=True)
@@ -46,23 +61,29 @@ class Aim:
         floors: Units that are kept at least behind conv1, conv2 and the flattening.
             A unit there costs much and is pushed hard, and is dear to lose: without a
             floor, conv1 comes down to two filters while fc1 has dozens of units left.
+        epochs: How long a gated network is trained.
+        has_norms: Whether the teacher, and what is left of a gated network, have batch
+            norms while they are trained.
     """
 
     params: int
     macs: int
     floors: tuple[int, int, int]
+    epochs: int = 60
+    has_norms: bool = False
 
 
 AIMS = {
     "small": Aim(2_775, 150_000, (5, 9, 80)),
     "medium": Aim(6_050, 150_000, (5, 9, 80)),
+    "normed": Aim(2_775, 150_000, (5, 9, 80), epochs=20, has_norms=True),
 }
 
 
-def teacher_recipe(seed: int = 0) -> Recipe:
+def teacher_recipe(seed: int = 0, *, has_norms: bool = False) -> Recipe:
     """The dense network, once."""
     return Recipe(
-        name="frontier-teacher",
+        name=_NORMED_TEACHER if has_norms else "frontier-teacher",
         epochs=15,
         lr=1e-3,
         decay="cosine",
@@ -76,7 +97,7 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
     asked = AIMS[aim]
     return Recipe(
         name=f"frontier-{aim}",
-        epochs=60,
+        epochs=asked.epochs,
         batch_size=32,
         lr=1.5e-3,
         decay="cosine",
@@ -86,7 +107,12 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
 
 
 def again_recipe(closed: Recipe, *, taught: bool = True) -> Recipe:
-    """What a closed network is trained with once more: as before, but for the gates."""
+    """What a closed network is trained with once more: as before, but for the gates.
+
+    With batch norms it takes larger batches, for their statistics, and longer.
+    """
+    if AIMS[aim_of(closed)].has_norms:
+        closed = replace(closed, epochs=80, batch_size=64)
     return replace(
         closed,
         name=f"{closed.name}-{'again' if taught else 'untaught'}",
@@ -108,28 +134,34 @@ def teacher_validated(recipe: Recipe) -> Task:
 
 def student(recipe: Recipe) -> Task:
     """A gated network, taught by the dense one, on all training images."""
-    return _taught(load_mnist(), RUNS / "teacher", recipe)
+    return _taught(load_mnist(), _teacher_folder(RUNS, recipe), recipe)
 
 
 def student_validated(recipe: Recipe) -> Task:
     """A gated network, taught by the dense one, on 55,000 of them."""
     data = load_mnist(validation=True)
-    return _taught(data, RUNS / "validated" / "teacher", recipe)
+    return _taught(data, _teacher_folder(RUNS / "validated", recipe), recipe)
 
 
 def again(recipe: Recipe) -> Task:
     """What was left of a gated network, taught by the dense one."""
-    return replace(_taught(load_mnist(), RUNS / "teacher", recipe), model=_left(recipe))
+    return replace(student(recipe), model=channels_last(_left(recipe)))
 
 
 def again_untaught(recipe: Recipe) -> Task:
     """What was left of a gated network, with the labels alone."""
-    return replace(_task(load_mnist(), recipe), model=_left(recipe))
+    return replace(_task(load_mnist(), recipe), model=channels_last(_left(recipe)))
 
 
-def _left(recipe: Recipe) -> nn.Module:
+def _left(recipe: Recipe) -> LeNet5:
     closed = RUNS / f"{aim_of(recipe)}-seed{recipe.seed}"
-    return channels_last(dp.load_pruned(LeNet5(), closed))
+    left = dp.load_pruned(LeNet5(), closed)
+    return normed_(left) if AIMS[aim_of(recipe)].has_norms else left
+
+
+def _teacher_folder(runs: Path, recipe: Recipe) -> Path:
+    has_norms = AIMS[aim_of(recipe)].has_norms
+    return runs / ("teacher-normed" if has_norms else "teacher")
 
 
 def aim_of(recipe: Recipe) -> str:
@@ -140,13 +172,20 @@ def aim_of(recipe: Recipe) -> str:
 def _task(data: Split, recipe: Recipe) -> Task:
     held_out = data.validation
     return Task(
-        model=channels_last(LeNet5(_gates(recipe))),
+        model=channels_last(_network(recipe)),
         train=Batches(data.train, recipe.batch_size, shuffle=True),
         validation=None if held_out is None else Batches(held_out, 1_000),
         test=Batches(data.test, 1_000),
         loss=loss,
         error=error,
     )
+
+
+def _network(recipe: Recipe) -> LeNet5:
+    """The whole network of a recipe."""
+    if recipe.name == _NORMED_TEACHER:
+        return normed_(LeNet5(lambda size: nn.Dropout(_DROPPED[size])))
+    return LeNet5(_gates(recipe))
 
 
 def _gates(recipe: Recipe) -> MakeGate:
@@ -166,7 +205,7 @@ def _taught(data: Split, folder: Path, recipe: Recipe) -> Task:
 @cache
 @torch.no_grad()
 def _scores(folder: Path, images: Tensor) -> Tensor:
-    model = dp.load_pruned(LeNet5(), folder).eval()
+    model = dp.load_pruned(_network(read_run(folder).recipe), folder).eval()
     return torch.cat([model(batch) for batch in images.split(1_000)])
 
 
@@ -197,8 +236,10 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
         untaught: Whether to train it again without the teacher, too.
     """
     present = commit()
-    finish(teacher, teacher_recipe(), RUNS / "teacher")
     closing = recipe(aim, seed)
+    has_norms = AIMS[aim].has_norms
+    taught_by = teacher_recipe(has_norms=has_norms)
+    finish(teacher, taught_by, _teacher_folder(RUNS, closing))
     folder = f"{aim}-seed{seed}"
     stages: dict[str, tuple[MakeTask, Recipe]] = {
         folder: (student, closing),
@@ -210,13 +251,37 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
     for name, (make_task, how) in stages.items():
         finish(make_task, how, RUNS / name)
         copy_record(RUNS / name, RECORDS / name, present)
+        if has_norms and name != folder:
+            _keep_folded(RUNS / name, RECORDS / name)
+
+
+def _keep_folded(folder: Path, record: Path) -> None:
+    """Fold the norms of a finished run away, and keep how many errors are left."""
+    how = read_run(folder).recipe
+    plain = folded_(dp.load_pruned(_left(how), folder))
+    data = load_mnist().test
+    with torch.no_grad():
+        wrong = [
+            is_wrong(plain(images), labels)
+            for images, labels in zip(
+                data.images.split(1_000), data.labels.split(1_000), strict=True
+            )
+        ]
+    found = {
+        "test_error": 100 * float(torch.cat(wrong).double().mean()),
+        "parameters": sum(p.numel() for p in plain.parameters()),
+        "layers": str(plain),
+    }
+    write_text(record / "folded.json", json.dumps(found, indent=2) + "\n")
+    say(f"{how.name} {how.seed}, norms folded away: {found['test_error']:.2f} %")
 
 
 def validate(aim: str) -> None:
     """Train teacher and student on 55,000 images; 5,000 are held out to choose with."""
-    folder = RUNS / "validated"
-    finish(teacher_validated, teacher_recipe(), folder / "teacher")
-    finish(student_validated, recipe(aim), folder / aim)
+    folder, closing = RUNS / "validated", recipe(aim)
+    taught_by = teacher_recipe(has_norms=AIMS[aim].has_norms)
+    finish(teacher_validated, taught_by, _teacher_folder(folder, closing))
+    finish(student_validated, closing, folder / aim)
 
 
 def finish(make_task: MakeTask, how: Recipe, folder: Path) -> None:

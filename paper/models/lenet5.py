@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar, final
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import max_pool2d, relu
+from torch.nn.utils import fuse_conv_bn_eval, fuse_linear_bn_eval
 
 from diffprune._core.types import Float
 
@@ -21,6 +22,7 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 PLACES: Final = ("gate_conv1", "gate_conv2", "gate_flat", "gate_fc1")
 """Names of the four gates, in the order of the network."""
 
+_NORMED: Final = ("conv1", "conv2", "fc1")
 _KERNEL: Final = 5 * 5
 _CONV1_PIXELS: Final = 24 * 24
 _CONV2_PIXELS: Final = 8 * 8
@@ -66,6 +68,38 @@ class LeNet5(nn.Module):
 def channels_last(model: ModuleT) -> ModuleT:
     """Store convolutions with the channels last, where pooling is faster."""
     return model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue] - torch's annotations lack it
+
+
+def normed_(model: LeNet5) -> LeNet5:
+    """Put a batch norm behind both convolutions and the first dense layer, in place."""
+    for name in _NORMED:
+        layer = getattr(model, name)
+        is_dense = isinstance(layer, nn.Linear)
+        norm = nn.BatchNorm1d if is_dense else nn.BatchNorm2d
+        setattr(model, name, nn.Sequential(layer, norm(len(layer.weight))))
+    return model
+
+
+def folded_(model: LeNet5) -> LeNet5:
+    """Make the batch norms a part of the layers before them, in place.
+
+    In eval mode it computes the same, and is a plain LeNet-5 again.
+
+    Examples:
+        >>> model, images = normed_(LeNet5()).eval(), torch.rand(2, 1, 28, 28)
+        >>> before = model(images)
+        >>> torch.allclose(folded_(model)(images), before, atol=1e-6)
+        True
+        >>> str(model) == str(LeNet5())
+        True
+    """
+    model.eval()
+    for name in _NORMED:
+        layer, norm = getattr(model, name)
+        is_dense = isinstance(layer, nn.Linear)
+        fuse = fuse_linear_bn_eval if is_dense else fuse_conv_bn_eval
+        setattr(model, name, fuse(layer, norm))
+    return model
 
 
 class Widths(NamedTuple):

@@ -1,0 +1,73 @@
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+import diffprune as dp
+from diffprune.lab import read_run
+from diffprune.lab.image_batches import Examples, Split
+from paper import frontier
+from paper.models.lenet5 import LeNet5, folded_
+
+
+@pytest.fixture
+def short(monkeypatch, tmp_path):
+    """A few images, a few epochs, and folders of their own."""
+
+    def some(count):
+        labels = torch.arange(count) % 10
+        images = torch.rand(count, 1, 28, 28) + labels.view(-1, 1, 1, 1) / 10
+        return Examples(images, labels)
+
+    data = Split(some(64), None, some(20))
+    monkeypatch.setattr(frontier, "load_mnist", lambda: data)
+    monkeypatch.setattr(frontier, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(frontier, "RECORDS", tmp_path / "records")
+    for name, epochs in {"teacher_recipe": 1, "recipe": 6, "again_recipe": 2}.items():
+        make = getattr(frontier, name)
+
+        def made(*args, make=make, epochs=epochs, **options):
+            return replace(make(*args, **options), epochs=epochs)
+
+        monkeypatch.setattr(frontier, name, made)
+    return tmp_path
+
+
+def test_what_is_left_is_trained_with_norms_and_is_plain_in_the_end(short, capsys):
+    frontier.train("normed", 3)
+    assert "norms folded away" in capsys.readouterr().err
+    closed = read_run(short / "records" / "normed-seed3").outcome
+    assert closed.parameters <= frontier.AIMS["normed"].params
+    record = short / "records" / "normed-seed3-again"
+    run, found = read_run(record), json.loads((record / "folded.json").read_text())
+    assert found["parameters"] == closed.parameters < run.outcome.parameters
+    assert found["test_error"] == pytest.approx(run.epochs[-1].test_error)
+    assert "BatchNorm" not in found["layers"]
+    (point,) = [
+        p
+        for p in frontier.points([run, read_run(record.parent / "normed-seed3")])
+        if "again" in p.name
+    ]
+    assert point.weights < closed.parameters
+
+
+def test_a_teacher_with_norms_drops_units_while_it_learns(short):
+    frontier.train("normed", 0)
+    teacher = read_run(short / "runs" / "teacher-normed").recipe
+    model = frontier.teacher(teacher).model
+    images = torch.rand(4, 1, 28, 28)
+    assert not torch.equal(model(images), model(images))
+    loaded = dp.load_pruned(model, short / "runs" / "teacher-normed").eval()
+    before = loaded(images)
+    torch.testing.assert_close(folded_(loaded)(images), before)
+    assert {n for n, _ in loaded.named_parameters()} == {
+        n for n, _ in LeNet5().named_parameters()
+    }
+
+
+def test_other_aims_have_no_norms(short):
+    frontier.train("small", 0, untaught=True)
+    records = sorted(path.name for path in (short / "records").iterdir())
+    assert records == ["small-seed0", "small-seed0-again", "small-seed0-untaught"]
+    assert not [*(short / "records").rglob("folded.json")]
