@@ -86,8 +86,13 @@ class UnitSelection:
         return best
 
     def between(self, orders: Orders, limits: Sequence[Limit], least: Masks) -> Masks:
-        """Units that fit limits on the way, and as many of each gate as these."""
+        """Units that fit limits on the way, these among them.
+
+        Others leave before these, though they may be worth more by now: features, for
+        instance, of filters that are to leave later.
+        """
         widths = [int(units.sum()) for units in least.values()]
+        orders = {name: order.behind(least[name]) for name, order in orders.items()}
         return self._chosen(orders, limits, widths)
 
     def _fitting(self, orders: Orders, limits: Sequence[Limit]) -> Iterator[Masks]:
@@ -96,10 +101,10 @@ class UnitSelection:
         for _ in range(_ROUNDS):
             keep = self._chosen(orders, limits, self._floors())
             read = self._read(keep)
-            floors = zip(keep.items(), self._floors(), strict=True)
+            floors = zip(orders.items(), self._floors(), strict=True)
             fits = {
-                name: widen(units & read[name], floor, orders[name].ranks())
-                for (name, units), floor in floors
+                name: self._at_least(floor, name, order, keep, read[name])
+                for (name, order), floor in floors
             }
             yield fits
             waste = self._waste(fits, limits)
@@ -108,6 +113,29 @@ class UnitSelection:
             # What is kept and nobody would read makes room for others.
             idle = {name: units & ~read[name] for name, units in keep.items()}
             orders = {n: _first(order, idle[n]) for n, order in orders.items()}
+
+    def _at_least(
+        self,
+        floor: int,
+        name: str,
+        order: Leaving,
+        keep: Masks,
+        read: Bool[Tensor, " units"],
+    ) -> Bool[Tensor, " units"]:
+        """What is kept of a gate and read, and more up to its floor: what can be read.
+
+        Args:
+            floor: How many units stay at least.
+            name: The gate.
+            order: In which order its units leave.
+            keep: What all gates keep.
+            read: The units of this one that the data then has.
+        """
+        units = keep[name] & read
+        if int(units.sum()) >= floor:
+            return units
+        readable = self._read({**keep, name: torch.ones_like(units)})[name]
+        return widen(units, floor, order.ahead(~readable).ranks())
 
     def _chosen(
         self, orders: Orders, limits: Sequence[Limit], least: Sequence[int]

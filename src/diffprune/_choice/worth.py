@@ -55,6 +55,13 @@ class Leaving:
         worth = torch.cat([self.worth[first] * 0, self.worth[~first]])
         return replace(self, order=order, worth=worth)
 
+    def behind(self, units: Bool[Tensor, " units"]) -> "Leaving":
+        """The order in which these leave after all others."""
+        last = units[self.order]
+        order = torch.cat([self.order[~last], self.order[last]])
+        worth = torch.cat([self.worth[~last], self.worth[last]])
+        return replace(self, order=order, worth=worth)
+
     def ranks(self) -> Float[Tensor, " units"]:
         """By number, when each leaves: the later, the better it is."""
         places = torch.arange(len(self.order)).double()
