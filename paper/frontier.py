@@ -8,7 +8,8 @@ before and, `untaught`, for the labels alone. The aim `normed` trains it with ba
 norms, which become a part of its layers in the end, and has a teacher with batch norms
 and dropout. Runs can be interrupted, and continue with the same command. The numbers
 here were chosen on 5,000 training images that `validate` holds out; the learning rate
-of gated networks because a higher one made the training loss explode.
+of gated networks because a higher one made the training loss explode, and the epochs
+and dropout rates of `normed` by no trial.
 """
 
 import json
@@ -30,6 +31,7 @@ from diffprune.lab import Epoch, Recipe, Run, Task, read_run
 from diffprune.lab.cli.output import say
 from diffprune.lab.formatting import architecture
 from diffprune.lab.image_batches import Batches, Examples, Split
+from diffprune.lab.training.metrics import error_rate
 from diffprune.lab.training.task import MakeTask, is_wrong
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import (
@@ -259,16 +261,9 @@ def _keep_folded(folder: Path, record: Path) -> None:
     """Fold the norms of a finished run away, and keep how many errors are left."""
     how = read_run(folder).recipe
     plain = folded_(dp.load_pruned(_left(how), folder))
-    data = load_mnist().test
-    with torch.no_grad():
-        wrong = [
-            is_wrong(plain(images), labels)
-            for images, labels in zip(
-                data.images.split(1_000), data.labels.split(1_000), strict=True
-            )
-        ]
+    task = _task(load_mnist(), how)
     found = {
-        "test_error": 100 * float(torch.cat(wrong).double().mean()),
+        "test_error": error_rate(plain, task, task.test).percent,
         "parameters": sum(p.numel() for p in plain.parameters()),
         "layers": str(plain),
     }

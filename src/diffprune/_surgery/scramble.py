@@ -60,5 +60,6 @@ def _scrambled(values: Tensor, draw: torch.Generator) -> Tensor:
 
 def _noise(like: Tensor, draw: torch.Generator) -> Tensor:
     """Numbers from -1 to 1, none of them close to zero."""
-    signed = torch.rand(like.shape, generator=draw).mul_(2).sub_(1)
-    return signed.add_(signed.sign(), alpha=0.1).div_(1.1).to(like)
+    signed = torch.rand(like.shape, generator=draw, dtype=torch.float32) * 2 - 1
+    away = torch.tensor(0.1, dtype=torch.float32).copysign(signed)  # from zero, too
+    return signed.add_(away).div_(1.1).to(like)
