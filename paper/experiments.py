@@ -11,8 +11,9 @@ from rich.table import Table
 
 from diffprune.lab import Run
 from diffprune.lab.training.task import MakeTask
-from paper.recipes import TASKS, MakeRecipe
+from paper.recipes import TASKS, TRIALS, MakeRecipe
 from paper.tables.lenet5_table import lenet5_table
+from paper.tables.trials_table import trials_table
 from paper.tables.wide_resnet_table import wide_resnet_table
 
 
