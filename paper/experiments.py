@@ -39,8 +39,8 @@ def _experiment(
 EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     "lenet5": _experiment(
         lenet5_table,
-        ("lenet5-sigmoid-held", "lenet5-softmax-held", "lenet5-sigmoid",
-         "lenet5-sigmoid-fading", "lenet5-softmax", "lenet5-dense",
+        ("lenet5-sigmoid-budget", "lenet5-sigmoid-held", "lenet5-softmax-held",
+         "lenet5-sigmoid", "lenet5-sigmoid-fading", "lenet5-softmax", "lenet5-dense",
          "lenet5-sigmoid-kept"),
     ),
     "wrn": _experiment(
@@ -55,4 +55,5 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     "wrn-10-1": _experiment(
         wide_resnet_table, ("wrn-10-1-high", "wrn-10-1-low", "wrn-10-1-dense")
     ),
+    "lenet5-trials": _experiment(trials_table, [make(0).name for make in TRIALS]),
 }  # fmt: skip

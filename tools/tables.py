@@ -260,6 +260,7 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     "table1": comparison,
     "wrn": paper_table("wrn"),
     "wrn-10-4": paper_table("wrn-10-4"),
+    "lenet5-trials": paper_table("lenet5-trials"),
     "wrn-10-1": paper_table("wrn-10-1"),
     "wrn-step": figures_table(
         "wrn/step.json", "steps wrn-28-10", step_times.Timing, step_times.paper_table

@@ -11,8 +11,10 @@ from diffprune.lab import Epoch, Recipe, Run
 from diffprune.lab.formatting import architecture, short
 from paper.models.lenet5 import DENSE, Widths
 from paper.recipes import (
+    PAPERS,
     table1_dense,
     table1_sigmoid,
+    table1_sigmoid_budget,
     table1_sigmoid_fading,
     table1_sigmoid_held,
     table1_sigmoid_kept,
@@ -42,7 +44,7 @@ TABLE1: Final = (
     ),
     Row(
         method="DiffPrune reg",
-        widths=Widths(10, 20, 71, 35),
+        widths=PAPERS,
         error=1.0,
         recipe=table1_sigmoid,
     ),
@@ -53,6 +55,7 @@ REMEDIES: Final = {
     "gates held": table1_softmax_held,
     "reg, strengths fade": table1_sigmoid_fading,
     "reg, gates held": table1_sigmoid_held,
+    "reg, budget": table1_sigmoid_budget,
 }
 """By what the table calls them: runs in which closing comes to an end."""
 

@@ -19,6 +19,8 @@ from paper.recipes import (
     small_wrn_high,
     small_wrn_low,
     table1_sigmoid,
+    table1_sigmoid_budget,
+    table1_sigmoid_held,
     table1_sigmoid_of_sigma,
     wide_resnet_task,
     wide_wrn_dense,
@@ -228,3 +230,10 @@ def test_trials_are_the_beginnings_of_longer_runs():
     )
     assert stays.gate == {**usual.gate, "learn_dropout": False}
     assert replace(stays, name=usual.name, gate=usual.gate) == usual
+
+
+def test_a_budget_of_lenet5_is_the_papers_size_and_else_as_held_gates():
+    recipe, held = table1_sigmoid_budget(1), table1_sigmoid_held(1)
+    assert recipe.budget == {"parameters": 8_160, "macs": 466_835}
+    same = replace(recipe, name=held.name, budget=None, strength=held.strength)
+    assert same == held
