@@ -56,21 +56,45 @@ def test_a_run_says_where_its_task_is(tmp_path, recipe):
     assert read_run(tmp_path / "run").task == "../mine.py:task"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("recipe.json", "{"),
-        ("recipe.json", '{"name": 1}'),
-        ("recipe.json", "[]"),
-        ("environment.json", "{"),
-        ("metrics.jsonl", "{"),
-        ("metrics.jsonl", '{"number": 1}'),
-    ],
-)
+DAMAGE = [
+    ("recipe.json", "{"),
+    ("recipe.json", '{"name": 1}'),
+    ("recipe.json", "[]"),
+    ("environment.json", "{"),
+    ("metrics.jsonl", "{"),
+    ("metrics.jsonl", '{"number": 1}'),
+]
+
+
+@pytest.mark.parametrize(("name", "text"), DAMAGE)
 def test_a_damaged_run_is_explained(folder, name, text):
     (folder.path / name).write_text(text)
     with pytest.raises(ArgumentError, match="is damaged, or of another version"):
         read_run(folder.path)
+
+
+@pytest.mark.parametrize(("name", "text"), DAMAGE)
+def test_a_damaged_run_does_not_continue_and_is_not_written_over(
+    tmp_path, recipe, name, text
+):
+    with Folder.open(tmp_path, recipe) as begun:
+        begun.write_epoch(epoch(1, 0.5), [])
+    (tmp_path / name).write_text(text)
+    message = "(?s)is damaged.*cannot continue.*`--out`, or delete this one"
+    with pytest.raises(ArgumentError, match=message), Folder.open(tmp_path, recipe):
+        pass
+    assert (tmp_path / name).read_text() == text
+
+
+@pytest.mark.parametrize("name", ["recipe.json", "environment.json"])
+def test_a_run_that_lacks_a_file_does_not_continue(tmp_path, recipe, name):
+    with Folder.open(tmp_path, recipe) as begun:
+        begun.write_epoch(epoch(1, 0.5), [])
+    (tmp_path / name).unlink()
+    message = f"(?s){name}.*cannot continue"
+    with pytest.raises(ArgumentError, match=message), Folder.open(tmp_path, recipe):
+        pass
+    assert not (tmp_path / name).exists()
 
 
 def test_a_second_writer_is_refused(folder, recipe):

@@ -22,7 +22,7 @@ from diffprune._io.checkpoint import load_checkpoint, save_checkpoint
 from diffprune._pruner import RemovalRecord
 from diffprune.errors import ArgumentError, StorageError
 from diffprune.lab.runs import records
-from diffprune.lab.runs.records import Epoch, Outcome, read_json, read_lines
+from diffprune.lab.runs.records import Epoch, Outcome, Run, read_lines, read_run
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.recipe import Recipe
 
@@ -160,8 +160,19 @@ def _has_begun(path: Path) -> bool:
     return any((path / name).exists() for name in files)
 
 
+def _run_to_continue(path: Path) -> Run:
+    """What is there, before anything is written over it."""
+    try:
+        return read_run(path)
+    except ArgumentError as error:
+        raise ArgumentError(
+            f"{error}\nA part of a run is there, which cannot continue and is not "
+            "written over. Name another directory with `--out`, or delete this one."
+        ) from error
+
+
 def _check_same(path: Path, recipe: Recipe) -> None:
-    there = Recipe.from_dict(read_json(path / records.RECIPE)).to_dict()
+    there = _run_to_continue(path).recipe.to_dict()
     asked = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).to_dict()
     differences = [
         f"{name} {there[name]!r}, not {asked[name]!r}"
