@@ -105,9 +105,8 @@ def trial_recipe(aim: Aim, factor: float) -> Recipe:
 
 def trial_task(recipe: Recipe) -> Task:
     """WRN-10-2, judged by held-out images; strengths have faded in the end."""
-    data = r.few_and_small(load_cifar10(validation=True))
-    assert data.validation is not None  # noqa: S101 - asked for above
-    judged = Split(_fewer(data.train), None, _fewer(data.validation))
+    data = r.without_test(r.few_and_small(load_cifar10(validation=True)))
+    judged = Split(_fewer(data.train), None, _fewer(data.test))
     task = r.wide_wrn_task(judged, recipe)
     return fading_task(task, recipe, start=r.FADES / r.FADED, end=1.0)
 

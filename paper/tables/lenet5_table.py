@@ -11,7 +11,7 @@ from diffprune.lab import Epoch, Recipe, Run
 from diffprune.lab.formatting import architecture, short
 from paper.models.lenet5 import DENSE, Widths
 from paper.recipes import (
-    PAPERS,
+    PAPERS_SIGMOID,
     table1_dense,
     table1_sigmoid,
     table1_sigmoid_budget,
@@ -44,7 +44,7 @@ TABLE1: Final = (
     ),
     Row(
         method="DiffPrune reg",
-        widths=PAPERS,
+        widths=PAPERS_SIGMOID,
         error=1.0,
         recipe=table1_sigmoid,
     ),

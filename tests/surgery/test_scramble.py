@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from diffprune._surgery import scramble
 from diffprune._surgery.scramble import scrambled
 
 
@@ -46,3 +47,10 @@ def test_parameters_without_elements_stay_so(shape):
     model = nn.Module()
     model.tokens = nn.Parameter(torch.empty(shape))
     assert scrambled(model).tokens.shape == shape
+
+
+def test_noise_is_far_from_zero_even_where_the_middle_is_drawn(monkeypatch):
+    halves = torch.full((3,), 0.5)
+    monkeypatch.setattr(torch, "rand", lambda *_, **__: halves)
+    noise = scramble._noise(torch.zeros(3), torch.Generator())
+    assert bool((noise.abs() > 0.09).all())
