@@ -1,56 +1,45 @@
 """How small LeNet-5 can be on MNIST, and how wrong: the frontier of Table 1.
 
-A dense network is trained first, and what it says about every training image is written
-down. Then gated networks learn from the labels and from that, while two budgets close
-their gates: one of weights, one of multiply-adds. What is left, a plain small network,
-is trained once more, at a higher learning rate than gates bear: by the teacher as
-before and, `untaught`, for the labels alone. The aim `normed` trains it with batch
-norms, which become a part of its layers in the end, and has a teacher with batch norms
-and dropout. Runs can be interrupted, and continue with the same command. The numbers
-here were chosen on 5,000 training images that `validate` holds out; the learning rate
-of gated networks because a higher one made the training loss explode, and the epochs
-and dropout rates of `normed` by no trial.
+Gated networks learn from labels and from a teacher (`paper.teaching`), while two
+budgets close their gates: one of weights, one of multiply-adds. What is left, a plain
+small network, is trained once more, at a higher learning rate than gates bear: by the
+teacher as before and, `untaught`, for the labels alone. The aim `normed` trains it with
+batch norms, which become a part of its layers in the end, and has a teacher with batch
+norms and dropout. Runs can be interrupted, and continue with the same command. The
+numbers here were chosen on 5,000 training images that `validate` holds out; the
+learning rate of gated networks because a higher one made the training loss explode, and
+the epochs of `normed` by no trial.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import Final
 
-import torch
 from rich.table import Table
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, kl_div, log_softmax
 
 import diffprune as dp
-from diffprune import lab
 from diffprune._core.files import write_text
-from diffprune.lab import Epoch, Recipe, Run, Task, read_run
+from diffprune.lab import Recipe, Run, Task, read_run
 from diffprune.lab.cli.output import say
-from diffprune.lab.formatting import architecture
-from diffprune.lab.image_batches import Batches, Examples, Split
+from diffprune.lab.image_batches import Split
 from diffprune.lab.training.metrics import error_rate
-from diffprune.lab.training.task import MakeTask, is_wrong
+from diffprune.lab.training.task import MakeTask
 from paper.data.mnist import load_mnist
-from paper.models.lenet5 import (
-    DENSE,
-    LeNet5,
-    MakeGate,
-    Widths,
-    channels_last,
-    folded_,
-    normed_,
-)
+from paper.models.lenet5 import DENSE, LeNet5, Widths, folded_, normed_
 from paper.published import lenet5_on_mnist
-from paper.records import RESULTS, ROOT, commit, copy_record
+from paper.records import RESULTS, commit, copy_record
+from paper.teaching import (
+    RUNS,
+    finish,
+    task_of,
+    teacher,
+    teacher_recipe,
+    teacher_validated,
+    with_scores,
+)
 
-RUNS, RECORDS = ROOT / "runs" / "frontier", RESULTS / "frontier"
-TEMPERATURE, TAUGHT = 4.0, 0.9
-_NORMED_TEACHER: Final = "frontier-teacher-normed"
-_DROPPED: Final = {20: 0.1, 50: 0.1, 800: 0.3, 500: 0.5}
-"""Of how many units at a place the teacher with norms drops which part."""
+RECORDS = RESULTS / "frontier"
 
 
 @dataclass(frozen=True)
@@ -80,18 +69,6 @@ AIMS = {
     "medium": Aim(6_050, 150_000, (5, 9, 80)),
     "normed": Aim(2_775, 150_000, (5, 9, 80), epochs=20, has_norms=True),
 }
-
-
-def teacher_recipe(seed: int = 0, *, has_norms: bool = False) -> Recipe:
-    """The dense network, once."""
-    return Recipe(
-        name=_NORMED_TEACHER if has_norms else "frontier-teacher",
-        epochs=15,
-        lr=1e-3,
-        decay="cosine",
-        strength=None,
-        seed=seed,
-    )
 
 
 def recipe(aim: str, seed: int = 0) -> Recipe:
@@ -124,35 +101,30 @@ def again_recipe(closed: Recipe, *, taught: bool = True) -> Recipe:
     )
 
 
-def teacher(recipe: Recipe) -> Task:
-    """The dense network on all training images."""
-    return _task(load_mnist(), recipe)
-
-
-def teacher_validated(recipe: Recipe) -> Task:
-    """The dense network on 55,000 of them."""
-    return _task(load_mnist(validation=True), recipe)
-
-
 def student(recipe: Recipe) -> Task:
     """A gated network, taught by the dense one, on all training images."""
-    return _taught(load_mnist(), _teacher_folder(RUNS, recipe), recipe)
+    return _taught(_gated(recipe), load_mnist(), RUNS, recipe)
 
 
 def student_validated(recipe: Recipe) -> Task:
     """A gated network, taught by the dense one, on 55,000 of them."""
     data = load_mnist(validation=True)
-    return _taught(data, _teacher_folder(RUNS / "validated", recipe), recipe)
+    return _taught(_gated(recipe), data, RUNS / "validated", recipe)
 
 
 def again(recipe: Recipe) -> Task:
     """What was left of a gated network, taught by the dense one."""
-    return replace(student(recipe), model=channels_last(_left(recipe)))
+    return _taught(_left(recipe), load_mnist(), RUNS, recipe)
 
 
 def again_untaught(recipe: Recipe) -> Task:
     """What was left of a gated network, with the labels alone."""
-    return replace(_task(load_mnist(), recipe), model=channels_last(_left(recipe)))
+    return task_of(_left(recipe), load_mnist(), recipe)
+
+
+def _taught(model: LeNet5, data: Split, runs: Path, recipe: Recipe) -> Task:
+    train = with_scores(data.train, _teacher_folder(runs, recipe))
+    return task_of(model, replace(data, train=train), recipe)
 
 
 def _left(recipe: Recipe) -> LeNet5:
@@ -171,62 +143,12 @@ def aim_of(recipe: Recipe) -> str:
     return recipe.name.split("-")[1]
 
 
-def _task(data: Split, recipe: Recipe) -> Task:
-    held_out = data.validation
-    return Task(
-        model=channels_last(_network(recipe)),
-        train=Batches(data.train, recipe.batch_size, shuffle=True),
-        validation=None if held_out is None else Batches(held_out, 1_000),
-        test=Batches(data.test, 1_000),
-        loss=loss,
-        error=error,
-    )
-
-
-def _network(recipe: Recipe) -> LeNet5:
-    """The whole network of a recipe."""
-    if recipe.name == _NORMED_TEACHER:
-        return normed_(LeNet5(lambda size: nn.Dropout(_DROPPED[size])))
-    return LeNet5(_gates(recipe))
-
-
-def _gates(recipe: Recipe) -> MakeGate:
-    if recipe.is_dense:
-        return nn.Identity
+def _gated(recipe: Recipe) -> LeNet5:
     aim = AIMS[aim_of(recipe)]
     floors = dict[int, int](zip((20, 50, 800), aim.floors, strict=True))
-    return lambda size: dp.Gate(size, min_open=floors.get(size, 2), start="paper")
-
-
-def _taught(data: Split, folder: Path, recipe: Recipe) -> Task:
-    scores = _scores(folder, data.train.images)
-    targets = torch.cat([data.train.labels.unsqueeze(1).to(scores), scores], dim=1)
-    return _task(replace(data, train=Examples(data.train.images, targets)), recipe)
-
-
-@cache
-@torch.no_grad()
-def _scores(folder: Path, images: Tensor) -> Tensor:
-    model = dp.load_pruned(_network(read_run(folder).recipe), folder).eval()
-    return torch.cat([model(batch) for batch in images.split(1_000)])
-
-
-def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Of labels, or of labels followed by the scores of a teacher."""
-    if targets.ndim == 1:
-        return cross_entropy(outputs, targets)
-    said, heard = targets[:, 1:] / TEMPERATURE, outputs / TEMPERATURE
-    apart = kl_div(
-        log_softmax(heard, 1), log_softmax(said, 1), log_target=True,
-        reduction="batchmean",
-    )  # fmt: skip
-    own = cross_entropy(outputs, targets[:, 0].long())
-    return (1 - TAUGHT) * own + TAUGHT * TEMPERATURE**2 * apart
-
-
-def error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Whether the label is another, whatever the teacher says."""
-    return is_wrong(outputs, targets if targets.ndim == 1 else targets[:, 0].long())
+    return LeNet5(
+        lambda size: dp.Gate(size, min_open=floors.get(size, 2), start="paper")
+    )
 
 
 def train(aim: str, seed: int, *, untaught: bool = False) -> None:
@@ -261,7 +183,7 @@ def _keep_folded(folder: Path, record: Path) -> None:
     """Fold the norms of a finished run away, and keep how many errors are left."""
     how = read_run(folder).recipe
     plain = folded_(dp.load_pruned(_left(how), folder))
-    task = _task(load_mnist(), how)
+    task = task_of(plain, load_mnist(), how)
     found = {
         "test_error": error_rate(plain, task, task.test).percent,
         "parameters": sum(p.numel() for p in plain.parameters()),
@@ -277,19 +199,6 @@ def validate(aim: str) -> None:
     taught_by = teacher_recipe(has_norms=AIMS[aim].has_norms)
     finish(teacher_validated, taught_by, _teacher_folder(folder, closing))
     finish(student_validated, closing, folder / aim)
-
-
-def finish(make_task: MakeTask, how: Recipe, folder: Path) -> None:
-    """Train, or continue; nothing if that was done before."""
-    if (folder / "recipe.json").exists() and read_run(folder).outcome is not None:
-        return
-    lab.train(make_task, how, out=folder, on_epoch=lambda epoch: _tell(how, epoch))
-
-
-def _tell(how: Recipe, epoch: Epoch) -> None:
-    errors = f"{epoch.validation_error or epoch.test_error:.2f} %"
-    widths = architecture(epoch.effective)
-    say(f"{how.name} {how.seed} {epoch.number} {widths} {errors}")
 
 
 @dataclass(frozen=True, kw_only=True)

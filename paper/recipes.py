@@ -29,6 +29,7 @@ from paper.data.mnist import load_mnist
 from paper.fading_strengths import fading_task
 from paper.models.lenet5 import PLACES, LeNet5, Widths, channels_last
 from paper.models.wide_resnet import WideResNet
+from paper.teaching import taught_once_held
 
 _KEPT: Final = {"remove_every": 10**9}
 """Nothing is removed before the end."""
@@ -82,6 +83,11 @@ def lenet5_mnist_held(recipe: Recipe) -> Task:
     """
     end = recipe.decay_after[0] / recipe.epochs
     return fading_task(lenet5_mnist(recipe), recipe, start=end / 2, end=end, hold=True)
+
+
+def lenet5_mnist_taught(recipe: Recipe) -> Task:
+    """The same, with a teacher from the time on when gates stay."""
+    return taught_once_held(lenet5_mnist_held(recipe), load_mnist(), recipe)
 
 
 def lenet5_digits(recipe: Recipe) -> Task:
@@ -243,6 +249,16 @@ def table1_softmax_held(seed: int = 0) -> Recipe:
         decay="linear",
         decay_after=(38,),
     )
+
+
+def table1_sigmoid_taught(seed: int = 0) -> Recipe:
+    """Gates that stay, and from then on a teacher beside the labels."""
+    return replace(table1_sigmoid_held(seed), name="lenet5-sigmoid-taught")
+
+
+def table1_softmax_taught(seed: int = 0) -> Recipe:
+    """Gates that compete, then stay, and from then on a teacher beside the labels."""
+    return replace(table1_softmax_held(seed), name="lenet5-softmax-taught")
 
 
 def table1_sigmoid_kept(seed: int = 0) -> Recipe:
@@ -438,7 +454,9 @@ TASKS: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "lenet5-sigmoid-fading": (lenet5_mnist_fading, table1_sigmoid_fading),
     "lenet5-sigmoid-held": (lenet5_mnist_held, table1_sigmoid_held),
     "lenet5-sigmoid-budget": (lenet5_mnist, table1_sigmoid_budget),
+    "lenet5-sigmoid-taught": (lenet5_mnist_taught, table1_sigmoid_taught),
     "lenet5-softmax-held": (lenet5_mnist_held, table1_softmax_held),
+    "lenet5-softmax-taught": (lenet5_mnist_taught, table1_softmax_taught),
     "lenet5-sigmoid-kept": (lenet5_mnist, table1_sigmoid_kept),
     "lenet5-dense": (lenet5_mnist, table1_dense),
     **{make(0).name: (lenet5_mnist_held_out, make) for make in TRIALS},

@@ -18,8 +18,10 @@ from paper.recipes import (
     table1_sigmoid_fading,
     table1_sigmoid_held,
     table1_sigmoid_kept,
+    table1_sigmoid_taught,
     table1_softmax,
     table1_softmax_held,
+    table1_softmax_taught,
 )
 from paper.tables.layout import empty_table
 
@@ -53,8 +55,10 @@ TABLE1: Final = (
 
 REMEDIES: Final = {
     "gates held": table1_softmax_held,
+    "gates held, taught": table1_softmax_taught,
     "reg, strengths fade": table1_sigmoid_fading,
     "reg, gates held": table1_sigmoid_held,
+    "reg, held, taught": table1_sigmoid_taught,
     "reg, budget": table1_sigmoid_budget,
 }
 """By what the table calls them: runs in which closing comes to an end."""

@@ -7,7 +7,7 @@ import torch
 import diffprune as dp
 from diffprune.lab import read_run
 from diffprune.lab.image_batches import Examples, Split
-from paper import frontier
+from paper import frontier, teaching
 from paper.models.lenet5 import LeNet5, folded_
 
 
@@ -21,7 +21,8 @@ def short(monkeypatch, tmp_path):
         return Examples(images, labels)
 
     data = Split(some(64), None, some(20))
-    monkeypatch.setattr(frontier, "load_mnist", lambda: data)
+    for module in (frontier, teaching):
+        monkeypatch.setattr(module, "load_mnist", lambda: data)
     monkeypatch.setattr(frontier, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(frontier, "RECORDS", tmp_path / "records")
     for name, epochs in {"teacher_recipe": 1, "recipe": 6, "again_recipe": 2}.items():
@@ -55,7 +56,7 @@ def test_what_is_left_is_trained_with_norms_and_is_plain_in_the_end(short, capsy
 def test_a_teacher_with_norms_drops_units_while_it_learns(short):
     frontier.train("normed", 0)
     teacher = read_run(short / "runs" / "teacher-normed").recipe
-    model = frontier.teacher(teacher).model
+    model = teaching.teacher(teacher).model
     images = torch.rand(4, 1, 28, 28)
     assert not torch.equal(model(images), model(images))
     loaded = dp.load_pruned(model, short / "runs" / "teacher-normed").eval()

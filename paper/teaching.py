@@ -1,0 +1,157 @@
+"""A teacher for LeNet-5 on MNIST: what it says about images, and how others follow it.
+
+A dense network is trained, and what it says about every training image is written down
+beside the label. Networks that learn from both make fewer errors than from labels
+alone. How hot the scores are and how much they weigh was chosen on 5,000 training
+images that were held out; the epochs and the dropout rates of the teacher with norms by
+no trial.
+"""
+
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, kl_div, log_softmax
+
+import diffprune as dp
+from diffprune import lab
+from diffprune.gates import named_gates
+from diffprune.lab import Epoch, Recipe, Task, read_run
+from diffprune.lab.cli.output import say
+from diffprune.lab.formatting import architecture
+from diffprune.lab.image_batches import Batches, Examples, Split
+from diffprune.lab.training.task import MakeTask, is_wrong
+from paper.data.mnist import load_mnist
+from paper.models.lenet5 import LeNet5, channels_last, normed_
+from paper.records import ROOT
+
+RUNS = ROOT / "runs" / "frontier"
+"""Where teachers are, and the networks of the frontier."""
+TEMPERATURE, TAUGHT = 4.0, 0.9
+_NORMED: Final = "frontier-teacher-normed"
+_DROPPED: Final = {20: 0.1, 50: 0.1, 800: 0.3, 500: 0.5}
+"""Of how many units at a place the teacher with norms drops which part."""
+
+
+def teacher_recipe(seed: int = 0, *, has_norms: bool = False) -> Recipe:
+    """The dense network, once."""
+    return Recipe(
+        name=_NORMED if has_norms else "frontier-teacher",
+        epochs=15,
+        lr=1e-3,
+        decay="cosine",
+        strength=None,
+        seed=seed,
+    )
+
+
+def teacher(recipe: Recipe) -> Task:
+    """The dense network on all training images."""
+    return task_of(teacher_network(recipe), load_mnist(), recipe)
+
+
+def teacher_validated(recipe: Recipe) -> Task:
+    """The dense network on 55,000 of them."""
+    return task_of(teacher_network(recipe), load_mnist(validation=True), recipe)
+
+
+def teacher_network(recipe: Recipe) -> LeNet5:
+    """The whole network; with norms it drops units while it learns."""
+    if recipe.name == _NORMED:
+        return normed_(LeNet5(lambda size: nn.Dropout(_DROPPED[size])))
+    return LeNet5()
+
+
+def task_of(model: LeNet5, data: Split, recipe: Recipe) -> Task:
+    """A network with images whose targets are labels, or labels with scores."""
+    held_out = data.validation
+    return Task(
+        model=channels_last(model),
+        train=Batches(data.train, recipe.batch_size, shuffle=True),
+        validation=None if held_out is None else Batches(held_out, 1_000),
+        test=Batches(data.test, 1_000),
+        loss=loss,
+        error=error,
+    )
+
+
+def with_scores(examples: Examples, folder: Path) -> Examples:
+    """The same images; behind each label is what the teacher in `folder` says."""
+    said = _scores(folder, examples.images)
+    labels = examples.labels.unsqueeze(1).to(said)
+    return replace(examples, labels=torch.cat([labels, said], dim=1))
+
+
+@cache
+@torch.no_grad()
+def _scores(folder: Path, images: Tensor) -> Tensor:
+    with torch.random.fork_rng():  # what learns from it is as random without it
+        network = teacher_network(read_run(folder).recipe)
+    model = dp.load_pruned(network, folder).eval()
+    return torch.cat([model(batch) for batch in images.split(1_000)])
+
+
+def taught_once_held(task: Task, data: Split, recipe: Recipe) -> Task:
+    """The same task with the teacher that has norms, as soon as no gate learns.
+
+    Until then labels are all there is, so the same units close as without a teacher.
+    The teacher is trained first, if it has not been.
+
+    Args:
+        task: With gates that are held at some time.
+        data: Its images.
+        recipe: Of the run.
+    """
+    folder = RUNS / "teacher-normed"
+    finish(teacher, teacher_recipe(has_norms=True), folder)
+    both = with_scores(data.train, folder)
+    return replace(
+        task,
+        train=Batches(both, recipe.batch_size, shuffle=True),
+        loss=partial(_loss_once_held, task.model),
+        error=error,
+    )
+
+
+def _loss_once_held(model: nn.Module, outputs: Tensor, targets: Tensor) -> Tensor:
+    gates = named_gates(model).values()
+    is_held = not any(p.requires_grad for gate in gates for p in gate.parameters())
+    return loss(outputs, targets if is_held else _labels(targets))
+
+
+def loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Of labels, or of labels followed by the scores of a teacher."""
+    own = cross_entropy(outputs, _labels(targets))
+    if targets.ndim == 1:
+        return own
+    said, heard = targets[:, 1:] / TEMPERATURE, outputs / TEMPERATURE
+    apart = kl_div(
+        log_softmax(heard, 1), log_softmax(said, 1), log_target=True,
+        reduction="batchmean",
+    )  # fmt: skip
+    return (1 - TAUGHT) * own + TAUGHT * TEMPERATURE**2 * apart
+
+
+def error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Whether the label is another, whatever the teacher says."""
+    return is_wrong(outputs, _labels(targets))
+
+
+def _labels(targets: Tensor) -> Tensor:
+    return targets if targets.ndim == 1 else targets[:, 0].long()
+
+
+def finish(make_task: MakeTask, how: Recipe, folder: Path) -> None:
+    """Train, or continue; nothing if that was done before."""
+    if (folder / "recipe.json").exists() and read_run(folder).outcome is not None:
+        return
+    lab.train(make_task, how, out=folder, on_epoch=lambda epoch: _tell(how, epoch))
+
+
+def _tell(how: Recipe, epoch: Epoch) -> None:
+    errors = f"{epoch.validation_error or epoch.test_error:.2f} %"
+    widths = architecture(epoch.effective)
+    say(f"{how.name} {how.seed} {epoch.number} {widths} {errors}")

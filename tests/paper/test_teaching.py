@@ -1,0 +1,115 @@
+"""A teacher, what it says, and when others begin to listen."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, softmax
+
+from diffprune.gates import named_gates
+from diffprune.lab import read_run, train
+from diffprune.lab.image_batches import Examples, Split
+from paper import recipes, teaching
+from paper.recipes import (
+    lenet5_mnist_held,
+    lenet5_mnist_taught,
+    table1_sigmoid_held,
+    table1_sigmoid_taught,
+    table1_softmax_held,
+    table1_softmax_taught,
+)
+
+
+def some(count):
+    labels = torch.arange(count) % 10
+    generator = torch.Generator().manual_seed(count)
+    images = torch.rand(count, 1, 28, 28, generator=generator)
+    return Examples(images + labels.view(-1, 1, 1, 1) / 10, labels)
+
+
+@pytest.fixture
+def few(monkeypatch, tmp_path):
+    """A few images, a teacher of one epoch, and a folder of its own."""
+    data, make = Split(some(64), None, some(20)), teaching.teacher_recipe
+    monkeypatch.setattr(teaching, "load_mnist", lambda: data)
+    monkeypatch.setattr(recipes, "load_mnist", lambda: data)
+    monkeypatch.setattr(teaching, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(
+        teaching, "teacher_recipe", lambda **names: replace(make(**names), epochs=1)
+    )
+    return data
+
+
+@pytest.fixture
+def recipe():
+    """Two epochs of closing, then two with gates that stay."""
+    whole = table1_sigmoid_taught(1)
+    return replace(whole, epochs=4, decay_after=(2,), batch_size=16, lr=1e-3)
+
+
+def test_a_taught_loss_is_that_of_labels_and_of_softened_scores():
+    outputs, scores = torch.randn(2, 7, 10, dtype=torch.float64, requires_grad=True)
+    labels = torch.arange(7)
+    targets = torch.cat([labels.unsqueeze(1).to(scores), scores.detach()], dim=1)
+    said, heard = softmax(scores.detach() / 4, 1), softmax(outputs / 4, 1)
+    apart = (said * (said / heard).log()).sum(1).mean()
+    expected = 0.1 * cross_entropy(outputs, labels) + 0.9 * 16 * apart
+    assert torch.allclose(teaching.loss(outputs, targets), expected)
+    assert torch.equal(teaching.loss(outputs, labels), cross_entropy(outputs, labels))
+    wrong = teaching.error(outputs, targets)
+    assert torch.equal(wrong, teaching.error(outputs, labels))
+
+
+def test_a_teacher_agrees_with_itself_more_than_with_others():
+    scores = torch.randn(5, 10)
+    targets = torch.cat([scores.argmax(1, keepdim=True).to(scores), scores], dim=1)
+    alike = teaching.loss(scores, targets)
+    assert alike < teaching.loss(scores + torch.randn(5, 10), targets)
+
+
+@pytest.mark.usefixtures("few")
+def test_one_gate_that_learns_keeps_the_teacher_away(recipe):
+    task = lenet5_mnist_taught(recipe)
+    images, targets = next(iter(task.train))
+    outputs = task.model(images)
+    first, *others = named_gates(task.model).values()
+    for gate in others:
+        gate.requires_grad_(requires_grad=False)
+    labels = targets[:, 0].long()
+    assert torch.equal(task.loss(outputs, targets), cross_entropy(outputs, labels))
+    first.requires_grad_(requires_grad=False)
+    assert torch.equal(task.loss(outputs, targets), teaching.loss(outputs, targets))
+
+
+@pytest.mark.usefixtures("few")
+def test_the_same_units_close_with_a_teacher(recipe, tmp_path):
+    held = replace(recipe, name="held")
+    train(lenet5_mnist_held, held, out=tmp_path / "held")
+    train(lenet5_mnist_taught, recipe, out=tmp_path / "taught")
+    without, taught = (read_run(tmp_path / name) for name in ("held", "taught"))
+    for epoch, same in zip(without.epochs, taught.epochs, strict=True):
+        assert epoch.raw == same.raw
+    losses = [
+        (epoch.loss, same.loss)
+        for epoch, same in zip(without.epochs, taught.epochs, strict=True)
+    ]
+    assert all(one == other for one, other in losses[:2])
+    assert all(one != other for one, other in losses[2:])
+
+
+def test_a_teacher_is_trained_once(few, recipe, capsys):
+    first = lenet5_mnist_taught(recipe)
+    assert "frontier-teacher-normed 0 1" in capsys.readouterr().err
+    second = lenet5_mnist_taught(recipe)
+    assert not capsys.readouterr().err
+    one, other = (task.train.examples.labels for task in (first, second))
+    assert torch.equal(one, other)
+    assert torch.equal(one[:, 0].long(), few.train.labels)
+
+
+def test_recipes_with_a_teacher_are_those_of_held_gates():
+    for taught, held in (
+        (table1_sigmoid_taught(2), table1_sigmoid_held(2)),
+        (table1_softmax_taught(2), table1_softmax_held(2)),
+    ):
+        assert replace(taught, name=held.name) == held
