@@ -97,6 +97,21 @@ def test_the_same_units_close_with_a_teacher(recipe, tmp_path):
     assert all(one != other for one, other in losses[2:])
 
 
+@pytest.mark.usefixtures("few")
+def test_who_was_interrupted_is_taught_as_before(recipe, tmp_path):
+    def stop(epoch):
+        if epoch.number == 3:
+            raise KeyboardInterrupt
+
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    train(lenet5_mnist_taught, recipe, out=whole)
+    with pytest.raises(KeyboardInterrupt):
+        train(lenet5_mnist_taught, recipe, out=parts, on_epoch=stop)
+    train(lenet5_mnist_taught, recipe, out=parts)
+    one, other = ([e.loss for e in read_run(out).epochs] for out in (whole, parts))
+    assert one == other
+
+
 def test_a_teacher_is_trained_once(few, recipe, capsys):
     first = lenet5_mnist_taught(recipe)
     assert "frontier-teacher-normed 0 1" in capsys.readouterr().err
