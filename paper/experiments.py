@@ -39,9 +39,9 @@ def _experiment(
 EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     "lenet5": _experiment(
         lenet5_table,
-        ("lenet5-sigmoid-budget", "lenet5-sigmoid-held", "lenet5-sigmoid-taught",
-         "lenet5-softmax-held", "lenet5-softmax-taught", "lenet5-sigmoid",
-         "lenet5-sigmoid-fading", "lenet5-softmax", "lenet5-dense",
+        ("frontier-teacher-normed", "lenet5-sigmoid-budget", "lenet5-sigmoid-held",
+         "lenet5-sigmoid-taught", "lenet5-softmax-held", "lenet5-softmax-taught",
+         "lenet5-sigmoid", "lenet5-sigmoid-fading", "lenet5-softmax", "lenet5-dense",
          "lenet5-sigmoid-kept"),
     ),
     "wrn": _experiment(

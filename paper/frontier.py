@@ -28,18 +28,19 @@ from diffprune.lab.training.task import MakeTask
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import DENSE, LeNet5, Widths, folded_, normed_
 from paper.published import lenet5_on_mnist
-from paper.records import RESULTS, commit, copy_record
+from paper.records import RESULTS, ROOT, commit, copy_record
 from paper.teaching import (
-    RUNS,
+    RUNS as TEACHERS,
     finish,
     task_of,
     teacher,
+    teacher_folder,
     teacher_recipe,
     teacher_validated,
     with_scores,
 )
 
-RECORDS = RESULTS / "frontier"
+RUNS, RECORDS = ROOT / "runs" / "frontier", RESULTS / "frontier"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def again_recipe(closed: Recipe, *, taught: bool = True) -> Recipe:
 
 def student(recipe: Recipe) -> Task:
     """A gated network, taught by the dense one, on all training images."""
-    return _taught(_gated(recipe), load_mnist(), RUNS, recipe)
+    return _taught(_gated(recipe), load_mnist(), TEACHERS, recipe)
 
 
 def student_validated(recipe: Recipe) -> Task:
@@ -114,7 +115,7 @@ def student_validated(recipe: Recipe) -> Task:
 
 def again(recipe: Recipe) -> Task:
     """What was left of a gated network, taught by the dense one."""
-    return _taught(_left(recipe), load_mnist(), RUNS, recipe)
+    return _taught(_left(recipe), load_mnist(), TEACHERS, recipe)
 
 
 def again_untaught(recipe: Recipe) -> Task:
@@ -122,8 +123,10 @@ def again_untaught(recipe: Recipe) -> Task:
     return task_of(_left(recipe), load_mnist(), recipe)
 
 
-def _taught(model: LeNet5, data: Split, runs: Path, recipe: Recipe) -> Task:
-    train = with_scores(data.train, _teacher_folder(runs, recipe))
+def _taught(model: LeNet5, data: Split, teachers: Path, recipe: Recipe) -> Task:
+    has_norms = AIMS[aim_of(recipe)].has_norms
+    folder = teacher_folder(teachers, has_norms=has_norms)
+    train = with_scores(data.train, folder)
     return task_of(model, replace(data, train=train), recipe)
 
 
@@ -131,11 +134,6 @@ def _left(recipe: Recipe) -> LeNet5:
     closed = RUNS / f"{aim_of(recipe)}-seed{recipe.seed}"
     left = dp.load_pruned(LeNet5(), closed)
     return normed_(left) if AIMS[aim_of(recipe)].has_norms else left
-
-
-def _teacher_folder(runs: Path, recipe: Recipe) -> Path:
-    has_norms = AIMS[aim_of(recipe)].has_norms
-    return runs / ("teacher-normed" if has_norms else "teacher")
 
 
 def aim_of(recipe: Recipe) -> str:
@@ -163,7 +161,7 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
     closing = recipe(aim, seed)
     has_norms = AIMS[aim].has_norms
     taught_by = teacher_recipe(has_norms=has_norms)
-    finish(teacher, taught_by, _teacher_folder(RUNS, closing))
+    finish(teacher, taught_by, teacher_folder(TEACHERS, has_norms=has_norms))
     folder = f"{aim}-seed{seed}"
     stages: dict[str, tuple[MakeTask, Recipe]] = {
         folder: (student, closing),
@@ -195,10 +193,10 @@ def _keep_folded(folder: Path, record: Path) -> None:
 
 def validate(aim: str) -> None:
     """Train teacher and student on 55,000 images; 5,000 are held out to choose with."""
-    folder, closing = RUNS / "validated", recipe(aim)
-    taught_by = teacher_recipe(has_norms=AIMS[aim].has_norms)
-    finish(teacher_validated, taught_by, _teacher_folder(folder, closing))
-    finish(student_validated, closing, folder / aim)
+    folder, has_norms = RUNS / "validated", AIMS[aim].has_norms
+    taught_by = teacher_recipe(has_norms=has_norms)
+    finish(teacher_validated, taught_by, teacher_folder(folder, has_norms=has_norms))
+    finish(student_validated, recipe(aim), folder / aim)
 
 
 @dataclass(frozen=True, kw_only=True)

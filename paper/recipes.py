@@ -29,7 +29,7 @@ from paper.data.mnist import load_mnist
 from paper.fading_strengths import fading_task
 from paper.models.lenet5 import PLACES, LeNet5, Widths, channels_last
 from paper.models.wide_resnet import WideResNet
-from paper.teaching import taught_once_held
+from paper.teaching import taught_once_held, teacher, teacher_recipe
 
 _KEPT: Final = {"remove_every": 10**9}
 """Nothing is removed before the end."""
@@ -261,6 +261,11 @@ def table1_softmax_taught(seed: int = 0) -> Recipe:
     return replace(table1_softmax_held(seed), name="lenet5-softmax-taught")
 
 
+def table1_teacher(seed: int = 0) -> Recipe:
+    """The dense network that teaches both, with batch norms and dropout."""
+    return teacher_recipe(seed, has_norms=True)
+
+
 def table1_sigmoid_kept(seed: int = 0) -> Recipe:
     """The same without live removal: closed units stay until the end."""
     return replace(table1_sigmoid(seed), name="lenet5-sigmoid-kept", pruner=_KEPT)
@@ -459,6 +464,7 @@ TASKS: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "lenet5-softmax-taught": (lenet5_mnist_taught, table1_softmax_taught),
     "lenet5-sigmoid-kept": (lenet5_mnist, table1_sigmoid_kept),
     "lenet5-dense": (lenet5_mnist, table1_dense),
+    "frontier-teacher-normed": (teacher, table1_teacher),
     **{make(0).name: (lenet5_mnist_held_out, make) for make in TRIALS},
     "lenet5-digits": (lenet5_digits, digits_sigmoid),
     "wrn-28-10-low": (wrn_cifar10, wrn_low),

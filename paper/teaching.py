@@ -28,8 +28,8 @@ from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5, channels_last, normed_
 from paper.records import ROOT
 
-RUNS = ROOT / "runs" / "frontier"
-"""Where teachers are, and the networks of the frontier."""
+RUNS = ROOT / "runs"
+"""Where teachers are: where `python -m paper table` trains them."""
 TEMPERATURE, TAUGHT = 4.0, 0.9
 _NORMED: Final = "frontier-teacher-normed"
 _DROPPED: Final = {20: 0.1, 50: 0.1, 800: 0.3, 500: 0.5}
@@ -46,6 +46,11 @@ def teacher_recipe(seed: int = 0, *, has_norms: bool = False) -> Recipe:
         strength=None,
         seed=seed,
     )
+
+
+def teacher_folder(runs: Path, *, has_norms: bool) -> Path:
+    """Where a teacher is, among runs."""
+    return runs / teacher_recipe(has_norms=has_norms).folder_name
 
 
 def teacher(recipe: Recipe) -> Task:
@@ -105,7 +110,7 @@ def taught_once_held(task: Task, data: Split, recipe: Recipe) -> Task:
         data: Its images.
         recipe: Of the run.
     """
-    folder = RUNS / "teacher-normed"
+    folder = teacher_folder(RUNS, has_norms=True)
     finish(teacher, teacher_recipe(has_norms=True), folder)
     both = with_scores(data.train, folder)
     return replace(

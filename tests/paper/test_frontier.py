@@ -24,6 +24,7 @@ def short(monkeypatch, tmp_path):
     for module in (frontier, teaching):
         monkeypatch.setattr(module, "load_mnist", lambda: data)
     monkeypatch.setattr(frontier, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(frontier, "TEACHERS", tmp_path / "runs")
     monkeypatch.setattr(frontier, "RECORDS", tmp_path / "records")
     for name, epochs in {"teacher_recipe": 1, "recipe": 6, "again_recipe": 2}.items():
         make = getattr(frontier, name)
@@ -55,11 +56,11 @@ def test_what_is_left_is_trained_with_norms_and_is_plain_in_the_end(short, capsy
 
 def test_a_teacher_with_norms_drops_units_while_it_learns(short):
     frontier.train("normed", 0)
-    teacher = read_run(short / "runs" / "teacher-normed").recipe
-    model = teaching.teacher(teacher).model
+    folder = short / "runs" / "frontier-teacher-normed-seed0"
+    model = teaching.teacher(read_run(folder).recipe).model
     images = torch.rand(4, 1, 28, 28)
     assert not torch.equal(model(images), model(images))
-    loaded = dp.load_pruned(model, short / "runs" / "teacher-normed").eval()
+    loaded = dp.load_pruned(model, folder).eval()
     before = loaded(images)
     torch.testing.assert_close(folded_(loaded)(images), before)
     assert {n for n, _ in loaded.named_parameters()} == {

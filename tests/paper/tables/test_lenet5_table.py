@@ -10,6 +10,7 @@ from paper.recipes import (
     table1_sigmoid_kept,
     table1_softmax,
     table1_softmax_held,
+    table1_teacher,
 )  # fmt: skip
 from paper.tables.lenet5_table import REMEDIES, TABLE1, lenet5_table
 
@@ -101,12 +102,15 @@ def test_a_run_that_holds_its_gates_differs_in_its_length_and_rate(held, papers)
     assert recipe.lr_factor(falls) == 1.0 > recipe.lr_factor(falls + 1)
 
 
-def test_the_dense_network_stands_above_with_its_mean(done, lines_of):
+@pytest.mark.parametrize(
+    ("make_recipe", "name"), [(table1_dense, "dense"), (table1_teacher, "teacher")]
+)
+def test_dense_networks_stand_above_with_their_mean(done, lines_of, make_recipe, name):
     (epoch,) = done.epochs
     runs = [
         replace(
             done,
-            recipe=table1_dense(seed),
+            recipe=make_recipe(seed),
             epochs=(replace(epoch, test_error=seed + 0.5, raw={}, effective={}),),
             outcome=None,
         )
@@ -115,6 +119,7 @@ def test_the_dense_network_stands_above_with_its_mean(done, lines_of):
     lines = lines_of(lenet5_table(runs))
     (dense,) = [n for n, line in enumerate(lines) if "20-50-800-500" in line]
     assert "2.29M" in lines[dense]
+    assert name in lines[dense]
     assert "0.50" in lines[dense + 1]
     assert "1.50" in lines[dense + 2]
     assert "1.00" in lines[dense + 3]
