@@ -4,10 +4,11 @@ An annotation says what an argument is; `@door` makes it so. What does not fit i
 refused with the name of the argument, before the function has done anything.
 """
 
+import difflib
 import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 import torch
@@ -40,6 +41,7 @@ def door(function: FunctionT) -> FunctionT:
     def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function's
         if not torch.compiler.is_compiling():
             hints = _hints(function)
+            _check_names(function, signature, kwargs)
             for name, value in _given(signature, args, kwargs).items():
                 if name in hints:
                     _check(signature.parameters[name], hints[name], value)
@@ -72,6 +74,25 @@ def check_fields(record: object) -> None:
     for name, hint in _hints(type(record)).items():
         if typing.get_origin(hint) is not ClassVar:
             check(name, hint, getattr(record, name))
+
+
+def _check_names(
+    function: Callable[..., Any], signature: inspect.Signature, names: Iterable[str]
+) -> None:
+    """Refuse an option that there is not as Python would, and say what there is."""
+    known = signature.parameters
+    if any(one.kind is one.VAR_KEYWORD for one in known.values()):
+        return
+    for name in names:
+        if name not in known:
+            *_, called = function.__qualname__.removesuffix(".__init__").split(".")
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean `{close[0]}`?" if close else ""
+            options = ", ".join(f"`{one}`" for one in known if one != "self")
+            raise TypeError(
+                f"{called}() got an unexpected keyword argument '{name}'.{hint} It "
+                f"takes {options}."
+            )
 
 
 def _given(
