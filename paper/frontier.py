@@ -3,18 +3,19 @@
 Gated networks learn from labels and from a teacher (`paper.teaching`), while two
 budgets close their gates: one of weights, one of multiply-adds. What is left, a plain
 small network, is trained once more, at a higher learning rate than gates bear: by the
-teacher as before and, `untaught`, for the labels alone. The aim `normed` trains it with
-batch norms, which become a part of its layers in the end, and has a teacher with batch
-norms and dropout. Runs can be interrupted, and continue with the same command. The
-numbers here were chosen on 5,000 training images that `validate` holds out; the
-learning rate of gated networks because a higher one made the training loss explode, and
-the epochs of `normed` by no trial.
+teacher as before and, `untaught`, for the labels alone. The aims `normed` and `plain`
+have a teacher with batch norms and dropout; `normed` trains what is left with batch
+norms, too, which become a part of its layers in the end. Runs can be interrupted, and
+continue with the same command. The numbers here were chosen on 5,000 training images
+that `validate` holds out; the learning rate of gated networks because a higher one made
+the training loss explode, and the epochs of `normed` and `plain` by no trial.
 """
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from rich.table import Table
 
@@ -54,21 +55,26 @@ class Aim:
             A unit there costs much and is pushed hard, and is dear to lose: without a
             floor, conv1 comes down to two filters while fc1 has dozens of units left.
         epochs: How long a gated network is trained.
-        has_norms: Whether the teacher, and what is left of a gated network, have batch
-            norms while they are trained.
+        has_good_teacher: Whether the teacher has batch norms and dropout.
+        has_norms: Whether what is left of a gated network has batch norms while it is
+            trained again.
     """
 
     params: int
     macs: int
     floors: tuple[int, int, int]
     epochs: int = 60
+    has_good_teacher: bool = False
     has_norms: bool = False
 
 
+_SMALL: Final = Aim(2_775, 150_000, (5, 9, 80))
+_WELL_TAUGHT: Final = replace(_SMALL, epochs=20, has_good_teacher=True)
 AIMS = {
-    "small": Aim(2_775, 150_000, (5, 9, 80)),
-    "medium": Aim(6_050, 150_000, (5, 9, 80)),
-    "normed": Aim(2_775, 150_000, (5, 9, 80), epochs=20, has_norms=True),
+    "small": _SMALL,
+    "medium": replace(_SMALL, params=6_050),
+    "normed": replace(_WELL_TAUGHT, has_norms=True),
+    "plain": _WELL_TAUGHT,
 }
 
 
@@ -89,13 +95,15 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
 def again_recipe(closed: Recipe, *, taught: bool = True) -> Recipe:
     """What a closed network is trained with once more: as before, but for the gates.
 
-    With batch norms it takes larger batches, for their statistics, and longer.
+    A good teacher is heard longer. With batch norms it takes larger batches, for their
+    statistics.
     """
-    if AIMS[aim_of(closed)].has_norms:
-        closed = replace(closed, epochs=80, batch_size=64)
+    aim = AIMS[aim_of(closed)]
     return replace(
         closed,
         name=f"{closed.name}-{'again' if taught else 'untaught'}",
+        epochs=80 if aim.has_good_teacher else closed.epochs,
+        batch_size=64 if aim.has_norms else closed.batch_size,
         lr=6e-3,
         budget=None,
         strength=None,
@@ -124,9 +132,8 @@ def again_untaught(recipe: Recipe) -> Task:
 
 
 def _taught(model: LeNet5, data: Split, teachers: Path, recipe: Recipe) -> Task:
-    has_norms = AIMS[aim_of(recipe)].has_norms
-    folder = teacher_folder(teachers, has_norms=has_norms)
-    train = with_scores(data.train, folder)
+    is_good = AIMS[aim_of(recipe)].has_good_teacher
+    train = with_scores(data.train, teacher_folder(teachers, has_norms=is_good))
     return task_of(model, replace(data, train=train), recipe)
 
 
@@ -159,9 +166,9 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
     """
     present = commit()
     closing = recipe(aim, seed)
-    has_norms = AIMS[aim].has_norms
-    taught_by = teacher_recipe(has_norms=has_norms)
-    finish(teacher, taught_by, teacher_folder(TEACHERS, has_norms=has_norms))
+    is_good = AIMS[aim].has_good_teacher
+    taught_by = teacher_recipe(has_norms=is_good)
+    finish(teacher, taught_by, teacher_folder(TEACHERS, has_norms=is_good))
     folder = f"{aim}-seed{seed}"
     stages: dict[str, tuple[MakeTask, Recipe]] = {
         folder: (student, closing),
@@ -173,7 +180,7 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
     for name, (make_task, how) in stages.items():
         finish(make_task, how, RUNS / name)
         copy_record(RUNS / name, RECORDS / name, present)
-        if has_norms and name != folder:
+        if AIMS[aim].has_norms and name != folder:
             _keep_folded(RUNS / name, RECORDS / name)
 
 
@@ -193,9 +200,9 @@ def _keep_folded(folder: Path, record: Path) -> None:
 
 def validate(aim: str) -> None:
     """Train teacher and student on 55,000 images; 5,000 are held out to choose with."""
-    folder, has_norms = RUNS / "validated", AIMS[aim].has_norms
-    taught_by = teacher_recipe(has_norms=has_norms)
-    finish(teacher_validated, taught_by, teacher_folder(folder, has_norms=has_norms))
+    folder, is_good = RUNS / "validated", AIMS[aim].has_good_teacher
+    taught_by = teacher_recipe(has_norms=is_good)
+    finish(teacher_validated, taught_by, teacher_folder(folder, has_norms=is_good))
     finish(student_validated, recipe(aim), folder / aim)
 
 

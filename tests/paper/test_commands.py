@@ -20,7 +20,10 @@ from paper.records import RESULTS, copy_record
         (["train", "alexnet"], "there is no `alexnet`; there are `lenet5-sigmoid`"),
         (["train", "lenet5-sigmoid", "--data-dir", "empty"], "mnist was not found"),
         (["table1", "--methods", "l1"], "there is no `l1`; there are `dense`"),
-        (["frontier", "--aim", "tiny"], "there are `small`, `medium`, `normed`"),
+        (
+            ["frontier", "--aim", "tiny"],
+            "there are `small`, `medium`, `normed`, `plain`",
+        ),
         (["ablation", "beta"], "there are `sigma`, `fading`, `zeta`"),
         (["steps", "wrn"], "there are `wrn-28-10`, `wrn-10-2`, `wrn-10-1`"),
         (["report", "nowhere"], "`nowhere` holds no run"),

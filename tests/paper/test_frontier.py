@@ -68,8 +68,27 @@ def test_a_teacher_with_norms_drops_units_while_it_learns(short):
     }
 
 
-def test_other_aims_have_no_norms(short):
-    frontier.train("small", 0, untaught=True)
+@pytest.mark.parametrize(
+    ("aim", "teacher"),
+    [("small", "frontier-teacher"), ("plain", "frontier-teacher-normed")],
+)
+def test_other_aims_have_no_norms(short, aim, teacher):
+    frontier.train(aim, 0, untaught=True)
     records = sorted(path.name for path in (short / "records").iterdir())
-    assert records == ["small-seed0", "small-seed0-again", "small-seed0-untaught"]
+    assert records == [f"{aim}-seed0", f"{aim}-seed0-again", f"{aim}-seed0-untaught"]
+    assert (short / "runs" / f"{teacher}-seed0" / "summary.json").exists()
+    assert len([*(short / "runs").glob("*teacher*")]) == 1
     assert not [*(short / "records").rglob("folded.json")]
+
+
+def test_recipes_of_aims_that_are_on_record_stay_as_they_were():
+    small, normed = frontier.recipe("small"), frontier.recipe("normed")
+    assert (small.epochs, normed.epochs) == (60, 20)
+    again = {aim: frontier.again_recipe(frontier.recipe(aim)) for aim in frontier.AIMS}
+    numbers = {aim: (one.epochs, one.batch_size) for aim, one in again.items()}
+    assert numbers == {
+        "small": (60, 32),
+        "medium": (60, 32),
+        "normed": (80, 64),
+        "plain": (80, 32),
+    }
