@@ -95,12 +95,15 @@ def exceptions(folder: Path, share: float) -> Found:
         _, action = scene()
         sites, _ = injection.call_sites(action)
         roots, action = scene()
+        around = injection.process_wide()
         for number in sorted(_drawn(sites, share)):
             before = injection.everything(*roots)
             if not injection.run_injected(action, number):
                 roots, action = scene()
                 continue
             changed = injection.difference(before, injection.everything(*roots))
+            if injection.process_wide() != around:
+                changed = changed or "what belongs to the whole process"
             counts[f"{name}, {'changed' if changed else 'as before'}"] += 1
             if changed:
                 failures.append(f"{name}, call {number}: {changed}")

@@ -4,13 +4,17 @@ A profile hook sees every call of a Python function. Raising there is what Ctrl-
 between any two steps, and stands for whatever else may fail.
 """
 
+import gc
+import logging
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 from torch.optim import Optimizer
+from torch.utils import checkpoint as checkpointing
 
 import diffprune
 
@@ -70,6 +74,19 @@ def run_injected(action, number):
     except Injected:
         return True
     return False
+
+
+def process_wide():
+    """All that the library changes for a while, for the whole process."""
+    return {
+        "checkpoint, reentrant": checkpointing.CheckpointFunction,
+        "checkpoint": checkpointing._checkpoint_without_reentrant_generator,
+        "values of distributions": Distribution._validate_args,
+        "gradients": torch.is_grad_enabled(),
+        "garbage": gc.isenabled(),
+        "silence": logging.root.manager.disable,
+        "stderr": sys.stderr,
+    }
 
 
 def everything(*roots):

@@ -7,7 +7,13 @@ import random
 
 import pytest
 
-from tests.campaigns.injection import call_sites, difference, everything, run_injected
+from tests.campaigns.injection import (
+    call_sites,
+    difference,
+    everything,
+    process_wide,
+    run_injected,
+)
 from tests.campaigns.scenes import SCENES
 
 STRIKES = 6
@@ -21,6 +27,7 @@ def test_an_exception_at_any_call_changes_nothing(name):
     sites, _ = call_sites(action)
     chosen = random.Random(0).sample(sites, min(STRIKES, len(sites)))  # noqa: S311 - no secret
     roots, action = SCENES[name]()
+    around = process_wide()
     for number in chosen:
         before = everything(*roots)
         if not run_injected(action, number):  # caches are warm: it took fewer calls
@@ -28,4 +35,5 @@ def test_an_exception_at_any_call_changes_nothing(name):
             continue
         found = difference(before, everything(*roots))
         assert found is None, f"after call {number}: {found}"
+        assert process_wide() == around, f"after call {number}"
     action()  # and it still works

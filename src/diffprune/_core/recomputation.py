@@ -36,23 +36,20 @@ def without_recomputing() -> Generator[None]:
     with _LOCK:
         own = _replaced[-1] if _replaced else _present()
         _replaced.append(own)
-        _put(_Kept, _nothing_around)
+        for name, value in zip(_NAMES, (_Kept, _nothing_around), strict=True):
+            setattr(checkpointing, name, value)
     try:
         yield
     finally:
-        with _LOCK:
+        with _LOCK:  # nothing of ours is called here that an error could come from
             own = _replaced.pop()
             if not _replaced:
-                _put(*own)
+                for name, value in zip(_NAMES, own, strict=True):
+                    setattr(checkpointing, name, value)
 
 
 def _present() -> tuple[Any, ...]:
     return tuple(getattr(checkpointing, name) for name in _NAMES)
-
-
-def _put(*values: object) -> None:
-    for name, value in zip(_NAMES, values, strict=True):
-        setattr(checkpointing, name, value)
 
 
 class _Kept:
