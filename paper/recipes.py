@@ -81,13 +81,19 @@ def lenet5_mnist_held(recipe: Recipe) -> Task:
 
     Until then strengths are whole for half of the time, and fade in the other half.
     """
-    end = recipe.decay_after[0] / recipe.epochs
-    return fading_task(lenet5_mnist(recipe), recipe, start=end / 2, end=end, hold=True)
+    return _held_task(load_mnist(), recipe)
 
 
 def lenet5_mnist_taught(recipe: Recipe) -> Task:
     """The same, with a teacher from the time on when gates stay."""
-    return taught_once_held(lenet5_mnist_held(recipe), load_mnist(), recipe)
+    data = load_mnist()
+    return taught_once_held(_held_task(data, recipe), data, recipe)
+
+
+def _held_task(data: Split, recipe: Recipe) -> Task:
+    end = recipe.decay_after[0] / recipe.epochs
+    task = lenet5_task(data, recipe)
+    return fading_task(task, recipe, start=end / 2, end=end, hold=True)
 
 
 def lenet5_digits(recipe: Recipe) -> Task:

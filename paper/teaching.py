@@ -8,7 +8,7 @@ no trial.
 """
 
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -90,7 +90,6 @@ def with_scores(examples: Examples, folder: Path) -> Examples:
     return replace(examples, labels=torch.cat([labels, said], dim=1))
 
 
-@cache
 @torch.no_grad()
 def _scores(folder: Path, images: Tensor) -> Tensor:
     with torch.random.fork_rng():  # what learns from it is as random without it

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
 from torch.optim import Optimizer
 from torch.utils import checkpoint as checkpointing
 
 import diffprune
+from diffprune._graph import export_settings
 
 _LIBRARY = str(Path(diffprune.__file__).parent)
 
@@ -77,11 +77,12 @@ def run_injected(action, number):
 
 
 def process_wide():
-    """All that the library changes for a while, for the whole process."""
+    """What the library changes for a while, and what belongs to the whole process."""
+    settings = (*export_settings._LEAN, *export_settings._ANSWERS)
     return {
+        **{name: getattr(place, name) for place, name, _ in settings},
         "checkpoint, reentrant": checkpointing.CheckpointFunction,
         "checkpoint": checkpointing._checkpoint_without_reentrant_generator,
-        "values of distributions": Distribution._validate_args,
         "gradients": torch.is_grad_enabled(),
         "garbage": gc.isenabled(),
         "silence": logging.root.manager.disable,

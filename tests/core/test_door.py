@@ -7,7 +7,7 @@ import diffprune as dp
 CALLS = {
     "an option that there is not": (
         lambda: dp.Pruner(nn.Linear(2, 3), torch.rand(1, 2), budgte=0.5),
-        r"^Pruner\(\) got an unexpected .* 'budgte'. Did you mean `budget`\?",
+        r"^Pruner\(\) got an unexpected .* 'budgte'. Did you mean `budget`",
     ),
     "an option of something else": (
         lambda: dp.Pruner(nn.Linear(2, 3), torch.rand(1, 2), macs=0.5),

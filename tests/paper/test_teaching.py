@@ -60,13 +60,6 @@ def test_a_taught_loss_is_that_of_labels_and_of_softened_scores():
     assert torch.equal(wrong, teaching.error(outputs, labels))
 
 
-def test_a_teacher_agrees_with_itself_more_than_with_others():
-    scores = torch.randn(5, 10)
-    targets = torch.cat([scores.argmax(1, keepdim=True).to(scores), scores], dim=1)
-    alike = teaching.loss(scores, targets)
-    assert alike < teaching.loss(scores + torch.randn(5, 10), targets)
-
-
 @pytest.mark.usefixtures("few")
 def test_one_gate_that_learns_keeps_the_teacher_away(recipe):
     task = lenet5_mnist_taught(recipe)

@@ -4,6 +4,7 @@ One checker for all: numbers are finite unless the annotation says otherwise, ne
 `True` nor text is one, and text is no list of letters.
 """
 
+import difflib
 import inspect
 import math
 import numbers
@@ -311,3 +312,22 @@ def _first_entry(value: object) -> str:
         return ""
     key, held = next(iter(cast("dict[object, object]", value).items()))
     return f" with {shown(held)} for {shown(key)}"
+
+
+def did_you_mean(name: str, names: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """What to add to a message about a name that there is not, if others are near.
+
+    Args:
+        name: What was given.
+        names: What there is.
+        cutoff: How near, from 0 to 1.
+
+    Examples:
+        >>> did_you_mean("strenght", ["strength", "budget"])
+        ' Did you mean `strength`?'
+        >>> did_you_mean("x", ["strength", "budget"])
+        ''
+    """
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=cutoff)
+    near = ", ".join(f"`{one}`" for one in close)
+    return f" Did you mean {near}?" if close else ""

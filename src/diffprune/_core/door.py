@@ -4,7 +4,6 @@ An annotation says what an argument is; `@door` makes it so. What does not fit i
 refused with the name of the argument, before the function has done anything.
 """
 
-import difflib
 import functools
 import inspect
 import typing
@@ -13,7 +12,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 
-from diffprune._core.arguments import check
+from diffprune._core.arguments import check, did_you_mean
 from diffprune.errors import UnknownNameError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -41,8 +40,7 @@ def door(function: FunctionT) -> FunctionT:
     def checked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as the function's
         if not torch.compiler.is_compiling():
             hints = _hints(function)
-            _check_names(function, signature, kwargs)
-            for name, value in _given(signature, args, kwargs).items():
+            for name, value in _given(function, signature, args, kwargs).items():
                 if name in hints:
                     _check(signature.parameters[name], hints[name], value)
         return function(*args, **kwargs)
@@ -86,22 +84,24 @@ def _check_names(
     for name in names:
         if name not in known:
             *_, called = function.__qualname__.removesuffix(".__init__").split(".")
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean `{close[0]}`?" if close else ""
             options = ", ".join(f"`{one}`" for one in known if one != "self")
             raise TypeError(
-                f"{called}() got an unexpected keyword argument '{name}'.{hint} It "
-                f"takes {options}."
+                f"{called}() got an unexpected keyword argument '{name}'."
+                f"{did_you_mean(name, known)} It takes {options}."
             )
 
 
 def _given(
-    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
 ) -> Mapping[str, Any]:
     """What every argument gets; nothing if the call cannot be."""
     try:
         return signature.bind(*args, **kwargs).arguments
     except TypeError:
+        _check_names(function, signature, kwargs)
         return {}  # Python refuses the call itself, and names the function
 
 

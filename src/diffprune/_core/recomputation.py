@@ -41,7 +41,7 @@ def without_recomputing() -> Generator[None]:
     try:
         yield
     finally:
-        with _LOCK:  # nothing of ours is called here that an error could come from
+        with _LOCK:  # an error in a call of ours would leave it so
             own = _replaced.pop()
             if not _replaced:
                 for name, value in zip(_NAMES, own, strict=True):

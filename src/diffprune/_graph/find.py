@@ -1,12 +1,12 @@
 """From a model and example inputs to its groups: trace, solve, settle, collect."""
 
-import difflib
 import fnmatch
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from torch import nn
 
+from diffprune._core.arguments import did_you_mean
 from diffprune._core.door import door
 from diffprune._graph.axes import Atom, atoms
 from diffprune._graph.groups import Groups, PruneGroup, collect, unknown_group
@@ -111,10 +111,7 @@ def _freeze_named(
     for pattern in patterns:
         matched = fnmatch.filter(names, pattern)
         if not matched:
-            close = difflib.get_close_matches(pattern, names, n=3, cutoff=0.4)
-            hint = (
-                f" Did you mean {', '.join(f'`{c}`' for c in close)}?" if close else ""
-            )
+            hint = did_you_mean(pattern, names, cutoff=0.4)
             raise UnknownNameError(f"freeze: no layer matches `{pattern}`.{hint}")
         for name, value in solution.tensors.items():
             if any(name == m or name.startswith(f"{m}.") for m in matched):

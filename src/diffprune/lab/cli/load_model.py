@@ -1,6 +1,5 @@
 """Make the model that a TARGET names, with example inputs where they are known."""
 
-import difflib
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,10 +9,10 @@ from typing import Any, Final
 import torch
 from torch import nn
 
+from diffprune._core.arguments import did_you_mean
 from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError, MissingPackageError, UnknownNameError
 from diffprune.lab.cli.example_inputs import parse_inputs
-from diffprune.lab.formatting import listed
 from diffprune.lab.runs.import_spec import find_callable
 from diffprune.lab.runs.rebuild import rebuild
 from diffprune.lab.runs.records import read_run
@@ -163,6 +162,5 @@ def _import(name: str) -> Any:  # noqa: ANN401 - modules have all kinds of thing
 
 
 def _unknown(source: str, name: str, names: list[str]) -> UnknownNameError:
-    close = difflib.get_close_matches(name, names, n=3)
-    hint = f" Did you mean {listed(close)}?" if close else ""
+    hint = did_you_mean(name, names)
     return UnknownNameError(f"{source} has no model `{name}`.{hint}")
