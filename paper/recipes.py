@@ -29,7 +29,7 @@ from paper.data.mnist import load_mnist
 from paper.fading_strengths import fading_task
 from paper.models.lenet5 import PLACES, LeNet5, Widths, channels_last
 from paper.models.wide_resnet import WideResNet
-from paper.teaching import taught_once_held, teacher, teacher_recipe
+from paper.teaching import taught, taught_once_held, teacher, teacher_recipe
 
 _KEPT: Final = {"remove_every": 10**9}
 """Nothing is removed before the end."""
@@ -130,6 +130,11 @@ def wider_wrn_cifar10(recipe: Recipe) -> Task:
     """WRN-10-4 on the same images: with four times the weights it has more to spare."""
     data = few_and_small(load_cifar10(validation=True))
     return wide_wrn_task(data, recipe, widen=4)
+
+
+def wider_wrn_taught(recipe: Recipe) -> Task:
+    """The same, taught by the network of seed 0 that is as it is."""
+    return taught(wider_wrn_cifar10(recipe), wider_wrn_cifar10, wider_wrn_dense())
 
 
 def wide_wrn_task(data: Split, recipe: Recipe, widen: int = 2) -> Task:
@@ -441,6 +446,21 @@ def wider_wrn_high_budget(seed: int = 0) -> Recipe:
     return replace(wide_wrn_high_budget(seed), name="wrn-10-4-high-budget")
 
 
+def wider_wrn_dense_taught(seed: int = 0) -> Recipe:
+    """WRN-10-4 as it is, with a teacher: what the pruned ones with one compare with."""
+    return replace(wider_wrn_dense(seed), name="wrn-10-4-dense-taught")
+
+
+def wider_wrn_low_taught(seed: int = 0) -> Recipe:
+    """Low compression of WRN-10-4 by a budget, with a teacher."""
+    return replace(wider_wrn_low_budget(seed), name="wrn-10-4-low-taught")
+
+
+def wider_wrn_high_taught(seed: int = 0) -> Recipe:
+    """High compression of WRN-10-4 by a budget, with a teacher."""
+    return replace(wider_wrn_high_budget(seed), name="wrn-10-4-high-taught")
+
+
 TRIALS: Final[Sequence[MakeRecipe]] = (
     partial(
         trial,
@@ -486,5 +506,8 @@ TASKS: Final[Mapping[str, tuple[MakeTask, MakeRecipe]]] = {
     "wrn-10-4-dense": (wider_wrn_cifar10, wider_wrn_dense),
     "wrn-10-4-low-budget": (wider_wrn_cifar10, wider_wrn_low_budget),
     "wrn-10-4-high-budget": (wider_wrn_cifar10, wider_wrn_high_budget),
+    "wrn-10-4-dense-taught": (wider_wrn_taught, wider_wrn_dense_taught),
+    "wrn-10-4-low-taught": (wider_wrn_taught, wider_wrn_low_taught),
+    "wrn-10-4-high-taught": (wider_wrn_taught, wider_wrn_high_taught),
 }
 """By the name of the recipe: what is trained, and how."""

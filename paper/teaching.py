@@ -1,16 +1,16 @@
-"""A teacher for LeNet-5 on MNIST: what it says about images, and how others follow it.
+"""Teachers: what they say about images, and how others follow them.
 
-A dense network is trained, and what it says about every training image is written down
-beside the label. Networks that learn from both make fewer errors than from labels
-alone. How hot the scores are and how much they weigh was chosen on 5,000 training
-images that were held out; the epochs and the dropout rates of the teacher with norms by
-no trial.
+A dense network is trained, and what it says about a training image stands beside the
+label. Networks that learn from both make fewer errors than from labels alone. How hot
+the scores are and how much they weigh was chosen on 5,000 training images of MNIST that
+were held out; the epochs and the dropout rates of the teacher with norms by no trial.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from diffprune.lab import Epoch, Recipe, Task, read_run
 from diffprune.lab.cli.output import say
 from diffprune.lab.formatting import architecture
 from diffprune.lab.image_batches import Batches, Examples, Split
-from diffprune.lab.training.task import MakeTask, is_wrong
+from diffprune.lab.training.task import Loader, MakeTask, is_wrong
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5, channels_last, normed_
 from paper.records import ROOT
@@ -86,8 +86,7 @@ def task_of(model: LeNet5, data: Split, recipe: Recipe) -> Task:
 def with_scores(examples: Examples, folder: Path) -> Examples:
     """The same images; behind each label is what the teacher in `folder` says."""
     said = _scores(folder, examples.images)
-    labels = examples.labels.unsqueeze(1).to(said)
-    return replace(examples, labels=torch.cat([labels, said], dim=1))
+    return replace(examples, labels=_behind(examples.labels, said))
 
 
 @torch.no_grad()
@@ -96,6 +95,47 @@ def _scores(folder: Path, images: Tensor) -> Tensor:
         network = teacher_network(read_run(folder).recipe)
     model = dp.load_pruned(network, folder).eval()
     return torch.cat([model(batch) for batch in images.split(1_000)])
+
+
+def taught(task: Task, make_teacher: MakeTask, how: Recipe) -> Task:
+    """The same task with a teacher from the first step on, who sees the same images.
+
+    It is trained first, if it has not been.
+
+    Args:
+        task: Its images may be changed at random.
+        make_teacher: From a recipe to the network that teaches, and what it learns.
+        how: Its recipe.
+    """
+    folder = RUNS / how.folder_name
+    finish(make_teacher, how, folder)
+    with torch.random.fork_rng():  # what learns from it is as random without it
+        network = make_teacher(how).model
+    teacher = dp.load_pruned(network, folder)
+    return replace(task, train=Heard(task.train, teacher), loss=loss, error=error)
+
+
+@final
+class Heard:
+    """Batches of images; behind each label is what a teacher says about the image.
+
+    Args:
+        batches: Images, which may be other ones every time, and labels.
+        teacher: It is asked in eval mode.
+    """
+
+    def __init__(self, batches: Loader, teacher: nn.Module) -> None:
+        self._batches, self._teacher = batches, teacher.eval()
+
+    def __len__(self) -> int:
+        """Count the batches."""
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for images, labels in self._batches:
+            with torch.no_grad():
+                said = self._teacher(images)
+            yield images, _behind(labels, said)
 
 
 def taught_once_held(task: Task, data: Split, recipe: Recipe) -> Task:
@@ -142,6 +182,10 @@ def loss(outputs: Tensor, targets: Tensor) -> Tensor:
 def error(outputs: Tensor, targets: Tensor) -> Tensor:
     """Whether the label is another, whatever the teacher says."""
     return is_wrong(outputs, _labels(targets))
+
+
+def _behind(labels: Tensor, said: Tensor) -> Tensor:
+    return torch.cat([labels.unsqueeze(1).to(said), said], dim=1)
 
 
 def _labels(targets: Tensor) -> Tensor:

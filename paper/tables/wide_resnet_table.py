@@ -97,6 +97,9 @@ WRN_10_4: Final = SmallNetwork(
     pruned={
         "low, budget": r.wider_wrn_low_budget,
         "high, budget": r.wider_wrn_high_budget,
+        "original, taught": r.wider_wrn_dense_taught,
+        "low, taught": r.wider_wrn_low_taught,
+        "high, taught": r.wider_wrn_high_taught,
     },
 )
 WRN_10_1: Final = SmallNetwork(

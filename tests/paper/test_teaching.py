@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 from torch.nn.functional import cross_entropy, softmax
 
 from diffprune.gates import named_gates
-from diffprune.lab import read_run, train
-from diffprune.lab.image_batches import Examples, Split
+from diffprune.lab import Recipe, read_run, train
+from diffprune.lab.image_batches import Batches, Examples, Split
 from paper import recipes, teaching
 from paper.recipes import (
     lenet5_mnist_held,
@@ -17,6 +18,12 @@ from paper.recipes import (
     table1_sigmoid_taught,
     table1_softmax_held,
     table1_softmax_taught,
+    wider_wrn_dense,
+    wider_wrn_dense_taught,
+    wider_wrn_high_budget,
+    wider_wrn_high_taught,
+    wider_wrn_low_budget,
+    wider_wrn_low_taught,
 )
 
 
@@ -121,3 +128,64 @@ def test_recipes_with_a_teacher_are_those_of_held_gates():
         (table1_softmax_taught(2), table1_softmax_held(2)),
     ):
         assert replace(taught, name=held.name) == held
+
+
+def test_recipes_of_wide_resnets_with_a_teacher_are_those_of_budgets():
+    for taught, alone in (
+        (wider_wrn_dense_taught(1), wider_wrn_dense(1)),
+        (wider_wrn_low_taught(1), wider_wrn_low_budget(1)),
+        (wider_wrn_high_taught(1), wider_wrn_high_budget(1)),
+    ):
+        assert replace(taught, name=alone.name) == alone
+
+
+def shifted(images):
+    return images + torch.rand(len(images), 1, 1, 1)
+
+
+def test_a_teacher_is_asked_about_the_very_images_that_others_learn_from():
+    batches = Batches(some(12), 5, shuffle=True, transform=shifted)
+    teacher = nn.Sequential(nn.Flatten(), nn.Dropout(), nn.Linear(784, 10))
+    torch.manual_seed(3)
+    alone = [*batches]
+    torch.manual_seed(3)
+    heard = [*teaching.Heard(batches, teacher)]
+    assert len(heard) == len(teaching.Heard(batches, teacher)) == 3
+    for (images, labels), (same, targets) in zip(alone, heard, strict=True):
+        assert torch.equal(images, same)
+        assert torch.equal(targets[:, 0].long(), labels)
+        assert torch.equal(targets[:, 1:], teacher(images))
+        assert not targets.requires_grad
+
+
+SHORT = Recipe(name="pupil", epochs=3, batch_size=8, lr=1e-2, strength=1e-2)
+
+
+@pytest.fixture
+def pupil(monkeypatch, tmp_path, toy):
+    """A task whose teacher is the same network, trained for three epochs."""
+    monkeypatch.setattr(teaching, "RUNS", tmp_path / "runs")
+    how = replace(SHORT, name="teacher", strength=None)
+    return lambda recipe: teaching.taught(toy(recipe), toy, how)
+
+
+def test_a_teacher_that_says_nothing_new_changes_no_random_number(
+    pupil, toy, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(teaching, "TAUGHT", 0.0)
+    for name, task in (("alone", toy), ("taught", pupil)):
+        train(task, SHORT, out=tmp_path / name)
+    alone, taught = (read_run(tmp_path / name).epochs for name in ("alone", "taught"))
+    assert [epoch.loss for epoch in alone] == [epoch.loss for epoch in taught]
+
+
+def test_who_hears_a_teacher_from_the_first_step_on_learns_otherwise(
+    pupil, toy, tmp_path, capsys
+):
+    train(toy, SHORT, out=tmp_path / "alone")
+    train(pupil, SHORT, out=tmp_path / "taught")
+    assert "teacher 0 3" in capsys.readouterr().err
+    alone, taught = (read_run(tmp_path / name).epochs for name in ("alone", "taught"))
+    assert all(a.loss != t.loss for a, t in zip(alone, taught, strict=True))
+    pupil(SHORT)
+    assert not capsys.readouterr().err
