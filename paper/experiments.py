@@ -52,7 +52,11 @@ EXPERIMENTS: Final[Mapping[str, Experiment]] = {
     "wrn-10-4": _experiment(
         wide_resnet_table,
         ("wrn-10-4-high-budget", "wrn-10-4-dense", "wrn-10-4-low-budget",
-         "wrn-10-4-low-taught", "wrn-10-4-high-taught", "wrn-10-4-dense-taught"),
+         "wrn-10-4-low-taught"),
+    ),
+    "wrn-10-4-few": _experiment(
+        wide_resnet_table,
+        ("wrn-10-4-few-dense", "wrn-10-4-few-low-budget", "wrn-10-4-few-high-budget"),
     ),
     "wrn-10-1": _experiment(
         wide_resnet_table, ("wrn-10-1-high", "wrn-10-1-low", "wrn-10-1-dense")

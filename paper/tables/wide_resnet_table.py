@@ -97,9 +97,17 @@ WRN_10_4: Final = SmallNetwork(
     pruned={
         "low, budget": r.wider_wrn_low_budget,
         "high, budget": r.wider_wrn_high_budget,
-        "original, taught": r.wider_wrn_dense_taught,
-        "low, taught": r.wider_wrn_low_taught,
-        "high, taught": r.wider_wrn_high_taught,
+        "low, budget, taught": r.wider_wrn_low_taught,
+    },
+)
+WRN_10_4_FEW: Final = SmallNetwork(
+    name="WRN-10-4, few images",
+    widen=4,
+    side=16,
+    original=r.spare_wrn_dense,
+    pruned={
+        "low, budget": r.spare_wrn_low_budget,
+        "high, budget": r.spare_wrn_high_budget,
     },
 )
 WRN_10_1: Final = SmallNetwork(
@@ -112,6 +120,7 @@ WRN_10_1: Final = SmallNetwork(
 NETWORKS: Final = {
     "wrn-10-2": WRN_10_2,
     "wrn-10-4": WRN_10_4,
+    "wrn-10-4-few": WRN_10_4_FEW,
     "wrn-10-1": WRN_10_1,
 }
 """By the name that `python -m paper steps` takes."""
