@@ -260,6 +260,7 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     "table1": comparison,
     "wrn": paper_table("wrn"),
     "wrn-10-4": paper_table("wrn-10-4"),
+    "wrn-10-4-few": paper_table("wrn-10-4-few"),
     "lenet5-trials": paper_table("lenet5-trials"),
     "wrn-10-1": paper_table("wrn-10-1"),
     "wrn-step": figures_table(

@@ -18,6 +18,10 @@ from paper.recipes import (
     small_wrn_dense,
     small_wrn_high,
     small_wrn_low,
+    spare_wrn_cifar10,
+    spare_wrn_dense,
+    spare_wrn_high_budget,
+    spare_wrn_low_budget,
     table1_sigmoid,
     table1_sigmoid_budget,
     table1_sigmoid_held,
@@ -188,9 +192,30 @@ def test_the_wider_network_is_trained_as_the_wide_one_is(images):
     assert task.model.group3[0].conv1.out_channels == 4 * 64
 
 
-def test_few_images_are_the_first_ones_at_half_the_side(images, monkeypatch):
-    monkeypatch.setattr(recipes, "_FEW", 3)
-    found = few_and_small(replace(images, validation=images.train))
+def test_with_few_images_only_their_number_and_the_epochs_are_others(monkeypatch):
+    pairs = {
+        spare_wrn_dense: wider_wrn_dense,
+        spare_wrn_low_budget: wider_wrn_low_budget,
+        spare_wrn_high_budget: wider_wrn_high_budget,
+    }
+    for spare, wider in pairs.items():
+        few, many = spare(1), wider(1)
+        same = replace(
+            few, name=many.name, epochs=many.epochs, decay_after=many.decay_after
+        )
+        assert same == many
+        shares = [after / few.epochs for after in few.decay_after]
+        assert shares == [after / many.epochs for after in many.decay_after]
+    pixels = torch.zeros(5_001, 3, 4, 4, dtype=torch.uint8)
+    split = Split(Examples(pixels, torch.arange(5_001)), None, Examples(pixels, pixels))
+    monkeypatch.setattr(recipes, "load_cifar10", lambda: split)
+    task = spare_wrn_cifar10(spare_wrn_dense())
+    assert len(task.train.examples) == 5_000
+    assert task.model.group3[0].conv1.out_channels == 4 * 64
+
+
+def test_few_images_are_the_first_ones_at_half_the_side(images):
+    found = few_and_small(replace(images, validation=images.train), count=3)
     assert found.train.images.shape == (3, 3, 16, 16)
     assert found.train.labels.tolist() == [0, 1, 2]
     assert len(found.validation) == len(found.test) == 8
