@@ -222,7 +222,7 @@ def frontier(
         str,
         typer.Option(
             help="With --run: `small` or `medium`, how small; small with a better "
-            "teacher: `plain`, `long` for twice as long, `normed` with batch norms."
+            "teacher: `plain`, or `normed`, with batch norms meanwhile."
         ),
     ] = "small",
     seeds: Seeds = 1,

@@ -3,13 +3,12 @@
 Gated networks learn from labels and from a teacher (`paper.teaching`), while two
 budgets close their gates: one of weights, one of multiply-adds. What is left, a plain
 small network, is trained once more, at a higher learning rate than gates bear: by the
-teacher as before and, `untaught`, for the labels alone. The aims `normed`, `plain` and
-`long` have a teacher with batch norms and dropout; `normed` trains what is left with
-batch norms, too, which become a part of its layers in the end, and `long` trains it
-twice as long as `plain`. Runs can be interrupted, and continue with the same command.
-The numbers here were chosen on 5,000 training images that `validate` holds out; the
-learning rate of gated networks because a higher one made the training loss explode, and
-the epochs of `normed`, `plain` and `long` by no trial.
+teacher as before and, `untaught`, for the labels alone. The aims `normed` and `plain`
+have a teacher with batch norms and dropout; `normed` trains what is left with batch
+norms, too, which become a part of its layers in the end. Runs can be interrupted, and
+continue with the same command. The numbers here were chosen on 5,000 training images
+that `validate` holds out; the learning rate of gated networks because a higher one made
+the training loss explode, and the epochs of `normed` and `plain` by no trial.
 """
 
 import json
@@ -78,7 +77,6 @@ AIMS = {
     "medium": replace(_SMALL, params=6_050),
     "normed": replace(_WELL_TAUGHT, has_norms=True),
     "plain": _WELL_TAUGHT,
-    "long": replace(_WELL_TAUGHT, again_epochs=160),
 }
 
 

@@ -182,8 +182,11 @@ def _rows(network: SmallNetwork, runs: Sequence[Run]) -> Iterator[tuple[str, ...
     """Yield the runs of a network, the original first, and means of several seeds."""
     for name, label in network.labels().items():
         same = [run for run in runs if run.recipe.name == name]
-        for run in same:
-            yield _ours(label, run, network.macs)
+        seeds = [run.recipe.seed for run in same]
+        for number, (seed, run) in enumerate(zip(seeds, same, strict=True)):
+            again = ", again" if seed in seeds[:number] else ""
+            shown = f"    seed {seed}{again}" if number else f"  {label}"
+            yield _ours(shown, run, network.macs)
         if len(same) > 1:
             mean = statistics.mean(run.epochs[-1].test_error for run in same)
             yield "    mean", "", f"{mean:.2f}"
@@ -194,7 +197,7 @@ def _ours(label: str, run: Run, whole: int) -> tuple[str, ...]:
     macs = last.macs if end is None else end.macs
     epochs = f"{last.number}" if end else f"{last.number}/{run.recipe.epochs}"
     return (
-        f"  {label}" if run.recipe.seed == 0 else f"    seed {run.recipe.seed}",
+        label,
         architecture(last.effective if end is None else end.effective),
         f"{last.test_error:.2f}",
         short(macs),

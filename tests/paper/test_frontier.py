@@ -91,5 +91,4 @@ def test_recipes_of_aims_that_are_on_record_stay_as_they_were():
         "medium": (60, 32),
         "normed": (80, 64),
         "plain": (80, 32),
-        "long": (160, 32),
     }

@@ -66,6 +66,12 @@ def test_a_network_without_runs_has_no_section(done, lines_of):
     assert ["seed" in line for line in shown] == [False, True]
 
 
+def test_a_seed_that_was_run_twice_is_told_apart(done, lines_of):
+    runs = [replace(done, recipe=wide_wrn_high_budget(seed)) for seed in (0, 0, 1)]
+    shown = [line for line in lines_of(wide_resnet_table(runs)) if "seed" in line]
+    assert ["again" in line for line in shown] == [True, False]
+
+
 def test_several_seeds_have_a_mean(done, lines_of):
     (epoch,) = done.epochs
     runs = [
