@@ -34,8 +34,8 @@ class LeNet5(nn.Module):
     """LeNet-5 as the pruning literature counts it: 20-50-800-500.
 
     The gates multiply the activations after `conv1`, `conv2`, the flattening and `fc1`.
-    Those of the convolutions follow the pooling, where there is four times less to
-    multiply: a gate is never negative, so it commutes with taking a maximum.
+    Those of the convolutions follow the pooling, and so does the ReLU: there is four
+    times less to do there. Neither ever decreases, so both commute with a maximum.
 
     Examples:
         >>> LeNet5()(torch.zeros(2, 1, 28, 28)).shape
@@ -58,8 +58,8 @@ class LeNet5(nn.Module):
         self, images: Float[Tensor, "batch 1 28 28"]
     ) -> Float[Tensor, "batch 10"]:
         """Class scores before the softmax."""
-        x = self.gate_conv1(max_pool2d(relu(self.conv1(images)), 2))
-        x = self.gate_conv2(max_pool2d(relu(self.conv2(x)), 2))
+        x = self.gate_conv1(relu(max_pool2d(self.conv1(images), 2)))
+        x = self.gate_conv2(relu(max_pool2d(self.conv2(x), 2)))
         x = self.gate_flat(x.flatten(start_dim=1))
         x = self.gate_fc1(relu(self.fc1(x)))
         return self.fc2(x)
