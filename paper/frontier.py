@@ -29,7 +29,7 @@ from diffprune.lab.training.task import MakeTask
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import DENSE, LeNet5, Widths, folded_, normed_
 from paper.published import lenet5_on_mnist
-from paper.records import RESULTS, ROOT, commit, copy_record
+from paper.records import RESULTS, ROOT, commit, copy_record, is_on_record
 from paper.teaching import (
     RUNS as TEACHERS,
     finish,
@@ -160,17 +160,14 @@ def _gated(recipe: Recipe) -> LeNet5:
 def train(aim: str, seed: int, *, untaught: bool = False) -> None:
     """Close a network and train it again, and keep records of that; takes hours.
 
+    If all of that is on record, nothing is trained.
+
     Args:
         aim: A name in `AIMS`.
         seed: Seed of all runs but the teacher's.
         untaught: Whether to train it again without the teacher, too.
     """
-    present = commit()
-    closing = recipe(aim, seed)
-    is_good = AIMS[aim].has_good_teacher
-    taught_by = teacher_recipe(has_norms=is_good)
-    finish(teacher, taught_by, teacher_folder(TEACHERS, has_norms=is_good))
-    folder = f"{aim}-seed{seed}"
+    closing, folder = recipe(aim, seed), f"{aim}-seed{seed}"
     stages: dict[str, tuple[MakeTask, Recipe]] = {
         folder: (student, closing),
         f"{folder}-again": (again, again_recipe(closing)),
@@ -178,6 +175,11 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
     if untaught:
         how = again_recipe(closing, taught=False)
         stages[f"{folder}-untaught"] = (again_untaught, how)
+    if all(is_on_record(how, RECORDS / name) for name, (_, how) in stages.items()):
+        return
+    present, is_good = commit(), AIMS[aim].has_good_teacher
+    taught_by = teacher_recipe(has_norms=is_good)
+    finish(teacher, taught_by, teacher_folder(TEACHERS, has_norms=is_good))
     for name, (make_task, how) in stages.items():
         finish(make_task, how, RUNS / name)
         copy_record(RUNS / name, RECORDS / name, present)

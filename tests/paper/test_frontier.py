@@ -1,4 +1,5 @@
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -79,6 +80,16 @@ def test_other_aims_have_no_norms(short, aim, teacher):
     assert (short / "runs" / f"{teacher}-seed0" / "summary.json").exists()
     assert len([*(short / "runs").glob("*teacher*")]) == 1
     assert not [*(short / "records").rglob("folded.json")]
+
+
+def test_what_is_on_record_is_not_trained_again(short, capsys):
+    frontier.train("plain", 0)
+    shutil.rmtree(short / "runs")
+    capsys.readouterr()
+    frontier.train("plain", 0)
+    assert not (short / "runs").exists()
+    frontier.train("plain", 0, untaught=True)
+    assert "frontier-plain-untaught 0 2" in capsys.readouterr().err
 
 
 def test_recipes_of_aims_that_are_on_record_stay_as_they_were():
