@@ -250,7 +250,6 @@ def frontier(
             say(f"Runs written to {front.RUNS / 'validated'}.")
         for seed in range(seeds if run and not validate else 0):
             front.train(aim, seed, untaught=untaught)
-            say(f"Records written to {front.RECORDS}.")
         show(front.table(front.points(read_records(front.RECORDS))))
 
 

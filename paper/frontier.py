@@ -185,6 +185,7 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
         copy_record(RUNS / name, RECORDS / name, present)
         if AIMS[aim].has_norms and name != folder:
             _keep_folded(RUNS / name, RECORDS / name)
+        say(f"Record written to {RECORDS / name}.")
 
 
 def _keep_folded(folder: Path, record: Path) -> None:
