@@ -67,9 +67,9 @@ DoRun = Annotated[
         "--run", metavar="", help="Train or measure first, and keep a record."
     ),
 ]
-Seeds = Annotated[int, typer.Option(help="With --run: seeds 0, 1, and so on.")]
+Seeds = Annotated[int, typer.Option(min=1, help="With --run: seeds 0, 1, and so on.")]
 Epochs = Annotated[
-    int | None, typer.Option(help="With --run: other than the paper's number.")
+    int | None, typer.Option(min=1, help="With --run: other than the paper's number.")
 ]
 
 
@@ -90,9 +90,9 @@ def main() -> None:
 def train(
     name: Annotated[str, typer.Argument(help="A recipe, such as `lenet5-sigmoid`.")],
     *,
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the run.")] = 0,
     epochs: Annotated[
-        int | None, typer.Option(help="Other than the recipe's number.")
+        int | None, typer.Option(min=1, help="Other than the recipe's number.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run folder; else one in `runs`.")
@@ -185,7 +185,7 @@ def table1(
     ] = None,
     seeds: Seeds = 1,
     epochs: Annotated[
-        int | None, typer.Option(help="With --run: fewer than published.")
+        int | None, typer.Option(min=1, help="With --run: fewer than published.")
     ] = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,

@@ -7,18 +7,20 @@ were made with.
 """
 
 import datetime as dt
+import inspect
 import json
 import platform
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 from diffprune._core.files import write_text
 from diffprune.errors import ArgumentError
+from diffprune.gates import Gate
 from diffprune.lab import Recipe, Run, read_run
 from diffprune.lab.cli.output import say
 from diffprune.lab.cli.run_jobs import Job, run_job
@@ -34,10 +36,39 @@ def is_on_record(recipe: Recipe, record: Path) -> bool:
     Args:
         recipe: What is asked for.
         record: The folder of the record, which need not exist.
+
+    Raises:
+        ArgumentError: If it is of a finished run of another recipe; it would be lost.
     """
     if not (record / files.SUMMARY).exists():
         return False
-    return read_run(record).recipe == recipe
+    kept, asked = (
+        asdict(_without_defaults(one)) for one in (read_run(record).recipe, recipe)
+    )
+    differing = [name for name in asked if asked[name] != kept[name]]
+    if not differing:
+        return True
+    name = differing[0]
+    raise ArgumentError(
+        f"`{record}` is the record of another run: its `{name}` is {kept[name]!r}, and "
+        f"{asked[name]!r} is asked for.\nMove it away to train this one, or, for a "
+        "table, name another folder with `--results`."
+    )
+
+
+def _without_defaults(recipe: Recipe) -> Recipe:
+    """The same recipe without options of gates that say what is so by default.
+
+    Examples:
+        >>> _without_defaults(Recipe(name="", epochs=1, gate={"sigma": 1.0})).gate
+        {}
+    """
+    usual = {
+        name: option.default
+        for name, option in inspect.signature(Gate).parameters.items()
+    }
+    gate = {n: value for n, value in recipe.gate.items() if value != usual.get(n, ...)}
+    return replace(recipe, gate=gate)
 
 
 def train_and_keep(job: Job, record: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -108,6 +109,40 @@ def test_a_table_is_run_where_it_is_asked_to(paper, monkeypatch, toy, recipe, tm
     again = paper(*asked, "--results", "kept", "--out", "anew")
     assert again.stdout == done.stdout
     assert not (tmp_path / "anew").exists()  # what is on record is not run again
+
+
+def test_the_record_of_a_longer_run_is_not_lost_to_a_short_one(
+    paper, monkeypatch, toy, recipe, tmp_path
+):
+    make = partial(replace, recipe, name="lenet5-sigmoid")
+    runs = ((toy, lambda seed: make(seed=seed)),)
+    chosen = replace(EXPERIMENTS["lenet5"], runs=runs)
+    monkeypatch.setattr(commands, "EXPERIMENTS", {"lenet5": chosen})
+    asked = ("table", "lenet5", "--run", "--results", "kept", "--epochs")
+    assert paper(*asked, "2").exit_code == 0
+    done = paper(*asked, "1", "--out", "anew")
+    assert done.exit_code == 1
+    assert "its `epochs` is 2, and 1 is asked for" in done.stderr
+    assert len(read_run(tmp_path / "kept/lenet5-sigmoid-seed0").epochs) == 2
+    assert not (tmp_path / "anew").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("train", "lenet5-digits", "--epochs", "0"),
+        ("train", "lenet5-digits", "--seed", "-1"),
+        ("table", "lenet5", "--epochs", "0"),
+        ("table", "lenet5", "--seeds", "0"),
+        ("table1", "--epochs", "0"),
+        ("table1", "--seeds", "-1"),
+        ("frontier", "--seeds", "0"),
+    ],
+)
+def test_numbers_below_the_least_are_refused(paper, arguments):
+    done = paper(*arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "greater than or equal to" in done.stderr
 
 
 def test_one_row_is_run_and_kept_even_if_it_is_interrupted(

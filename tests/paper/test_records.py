@@ -6,7 +6,10 @@ import pytest
 from diffprune.errors import ArgumentError
 from diffprune.lab import read_run
 from diffprune.lab.cli.run_jobs import Job, run_job
-from paper import records
+from paper import frontier, records
+from paper.comparison import run as comparison
+from paper.comparison.systems import METHODS
+from paper.experiments import EXPERIMENTS
 from paper.records import (
     copy_record,
     is_on_record,
@@ -62,9 +65,52 @@ def test_only_a_finished_run_of_the_same_recipe_is_on_record(run_folder, tmp_pat
     assert not is_on_record(done, tmp_path / "toy")
     copy_record(run_folder, tmp_path / "toy", "abc")
     assert is_on_record(done, tmp_path / "toy")
-    assert not is_on_record(replace(done, epochs=7), tmp_path / "toy")
+    with pytest.raises(ArgumentError, match="its `epochs` is 1, and 7 is asked for"):
+        is_on_record(replace(done, epochs=7), tmp_path / "toy")
     (tmp_path / "toy/summary.json").unlink()
     assert not is_on_record(done, tmp_path / "toy")
+
+
+def test_what_gates_do_by_default_need_not_be_on_record(run_folder, tmp_path):
+    done = read_run(run_folder).recipe
+    copy_record(run_folder, tmp_path / "toy", "abc")
+    same = replace(done, gate={**done.gate, "sigma": 1.0, "dropout": None})
+    assert is_on_record(same, tmp_path / "toy")
+    with pytest.raises(ArgumentError, match="its `gate` is"):
+        is_on_record(replace(done, gate={"sigma": 0.5}), tmp_path / "toy")
+
+
+def test_nothing_that_is_on_record_would_be_trained_again():
+    """A record whose recipe has changed since would be lost to a run of a table."""
+    tables = {
+        records.RESULTS / name / make(seed).folder_name: make(seed)
+        for name, chosen in EXPERIMENTS.items()
+        for _, make in chosen.runs
+        for seed in range(3)
+    }
+    systems = {
+        comparison.RECORDS / comparison.folder_name(own): own
+        for method in METHODS.values()
+        for epochs in (11, 20, 200)
+        for own in (method.asked(0, epochs),)
+    }
+    aims = [
+        (aim, seed, frontier.recipe(aim, seed))
+        for aim in frontier.AIMS
+        for seed in range(3)
+    ]
+    small = {
+        frontier.RECORDS / f"{aim}-seed{seed}{end}": recipe
+        for aim, seed, closing in aims
+        for end, recipe in (("", closing), ("-again", frontier.again_recipe(closing)))
+    }
+    kept = {
+        path: is_on_record(recipe, path)
+        for path, recipe in {**tables, **systems, **small}.items()
+        if path.exists()
+    }
+    assert len(kept) > 50
+    assert all(kept.values())
 
 
 def commit_of(record):
