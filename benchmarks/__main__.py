@@ -3,7 +3,8 @@
 Prints one table; the figures are kept under results/benchmarks/.
 """
 
-import sys
+import argparse
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -37,10 +38,8 @@ BENCHMARKS = {
 }
 
 
-def main(names: list[str]) -> None:
+def main(names: Sequence[str]) -> None:
     """Run the named benchmarks, or all of them."""
-    if unknown := set(names) - set(BENCHMARKS):
-        sys.exit(f"no benchmark {sorted(unknown)}; there are {sorted(BENCHMARKS)}")
     table = _empty_table()
     for name in names or BENCHMARKS:
         measurements = BENCHMARKS[name].measure()
@@ -72,5 +71,29 @@ def _cells(measurement: Measurement) -> tuple[str, ...]:
     )
 
 
+def _known(name: str) -> str:
+    if name in BENCHMARKS:
+        return name
+    raise argparse.ArgumentTypeError(
+        f"there is no `{name}`; there are {', '.join(BENCHMARKS)}"
+    )
+
+
+def _asked() -> list[str]:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Run benchmarks, some minutes each, print one table and keep the "
+        f"figures in {RESULTS.name}/benchmarks.",
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        type=_known,
+        metavar="NAME",
+        help=f"by default all: {', '.join(BENCHMARKS)}",
+    )
+    return parser.parse_args().names
+
+
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(_asked())
