@@ -3,7 +3,6 @@
 Prints one table; the figures are kept under results/benchmarks/.
 """
 
-import argparse
 from collections.abc import Sequence
 
 from rich.console import Console
@@ -21,6 +20,7 @@ from . import (
     pruner_speed,
     shrink_speed,
 )
+from ._command import command, one_of
 from ._records import RESULTS, write_measurements
 from ._timing import Measurement
 
@@ -71,29 +71,10 @@ def _cells(measurement: Measurement) -> tuple[str, ...]:
     )
 
 
-def _known(name: str) -> str:
-    if name in BENCHMARKS:
-        return name
-    raise argparse.ArgumentTypeError(
-        f"there is no `{name}`; there are {', '.join(BENCHMARKS)}"
-    )
-
-
-def _asked() -> list[str]:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        description="Run benchmarks, some minutes each, print one table and keep the "
-        f"figures in {RESULTS.name}/benchmarks.",
-    )
-    parser.add_argument(
-        "names",
-        nargs="*",
-        type=_known,
-        metavar="NAME",
-        help=f"by default all: {', '.join(BENCHMARKS)}",
-    )
-    return parser.parse_args().names
-
-
 if __name__ == "__main__":
-    main(_asked())
+    parser = command(__doc__)
+    parser.add_argument(
+        "names", nargs="*", type=one_of(BENCHMARKS), metavar="NAME",
+        help=f"by default all: {', '.join(BENCHMARKS)}",
+    )  # fmt: skip
+    main(parser.parse_args().names)

@@ -9,8 +9,7 @@ these; with `--table` it only prints.
 import copy
 import json
 import math
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,11 @@ from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5
 from paper.models.wide_resnet import WideResNet
 
+from ._command import command, one_of
 from ._records import write
 
 RESULTS = Path(__file__).parent.parent / "results" / "budgets"
+NETWORKS = ("mlp-digits", "lenet5-mnist", "wrn10-cifar10")
 BUDGETS = (0.9, 0.5, 0.2, 0.05, 0.02)
 OPTIMIZERS: dict[str, Callable[[Any, float], Optimizer]] = {
     "adam": lambda groups, lr: Adam(groups, lr=lr),
@@ -95,7 +96,7 @@ def problem(name: str) -> Problem:
 
 def runs() -> Iterator[Run]:
     """Five budgets for each network, then one budget however it is trained."""
-    for network in ("mlp-digits", "lenet5-mnist", "wrn10-cifar10"):
+    for network in NETWORKS:
         for asked in BUDGETS:
             yield Run(network=network, cost="macs", asked=asked)
     for asked in BUDGETS:
@@ -173,12 +174,12 @@ def table(title: str, rows: list[Run]) -> Table:
     return shown
 
 
-def main(arguments: list[str]) -> None:
-    """Run what has no record yet, then print all records."""
+def main(networks: Sequence[str]) -> None:
+    """Run what has no record yet of some networks, then print all records."""
     torch.set_num_threads(1)
     every = list(runs())
     for run in every:
-        if not run.path.exists() and (not arguments or run.network in arguments):
+        if not run.path.exists() and run.network in networks:
             print(run, flush=True)
             write(run.path, "python -m benchmarks.budgets", **train(run))
     usual = [run for run in every if run == Run(**_asked(run))]
@@ -205,4 +206,11 @@ def _accuracy(model: nn.Module, examples: Examples) -> float:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = command(__doc__)
+    parser.add_argument(
+        "networks", nargs="*", type=one_of(NETWORKS), metavar="NETWORK",
+        help=f"train only: {', '.join(NETWORKS)}",
+    )  # fmt: skip
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    given = parser.parse_args()
+    main(() if given.table else given.networks or NETWORKS)

@@ -9,7 +9,6 @@ trains what has no record yet and prints the means. Errors are those of 10,000 t
 images that no network learns from.
 """
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -32,6 +31,7 @@ from diffprune._graph import find_groups
 from diffprune._shrink.shrink import CHOOSING, FITTING, choose_order
 from diffprune.lab.image_batches import Examples
 
+from ._command import command, one_of
 from ._records import RESULTS
 from ._run_record import RunRecord
 
@@ -392,8 +392,8 @@ RUNS: Final = RunRecord(
 
 def main() -> None:
     """Train what is missing, keep the record up to date, print the means."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", help="only these networks")
+    parser = command(__doc__)
+    parser.add_argument("networks", nargs="*", type=one_of(NETWORKS))
     parser.add_argument("--seed", action="append", type=int, default=[])
     parser.add_argument("--compute", action="append", type=float, default=[])
     parser.add_argument("--way", action="append", type=int, default=[], help="number")

@@ -27,6 +27,7 @@ from diffprune.lab.image_batches import Examples
 from paper.data.cifar10 import load_cifar10
 from paper.data.mnist import load_mnist
 
+from ._command import command
 from ._records import RESULTS
 from ._run_record import RunRecord
 
@@ -309,4 +310,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     main()

@@ -11,7 +11,6 @@ Writes results/generated/record.json after every hundred networks, so that an ho
 count is there at any time; started again at the same commit it goes on from there.
 """
 
-import argparse
 import json
 import warnings
 from collections import Counter
@@ -30,6 +29,7 @@ from diffprune.errors import DiffpruneError
 from diffprune.testing.outcomes import is_deterministic, other_inputs, returned
 from generator import random_network
 
+from ._command import command
 from ._records import RESULTS, commit, write as write_figures
 
 RECORD = RESULTS / "generated" / "record.json"
@@ -197,7 +197,7 @@ def main(arguments: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command(__doc__)
     parser.add_argument("--start", type=int, default=0, help="first seed")
     parser.add_argument("--stop", type=int, default=20_000, help="one after the last")
     parser.add_argument("--processes", type=int, default=1)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from itertools import pairwise
 
+from ._command import command
 from ._records import RESULTS, write
 
 RECORD = RESULTS / "benchmarks" / "import_time.json"
@@ -52,4 +53,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     main()

@@ -17,6 +17,7 @@ from diffprune._costs.network import Network
 from diffprune._graph import find_groups
 from diffprune._surgery import apply_plan, plan_removal
 
+from ._command import command
 from ._records import RESULTS, write
 from .resnets import resnet18
 
@@ -67,4 +68,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     main()

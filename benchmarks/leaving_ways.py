@@ -11,7 +11,6 @@ and prints the means. Errors are those of 10,000 training images that no network
 from.
 """
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -39,6 +38,7 @@ from diffprune._pruner.refitting import ROWS_PER_FEATURE
 from diffprune._shrink.shrink import choose_order
 from diffprune._surgery.remove import removal
 
+from ._command import command, one_of
 from ._records import RESULTS
 from ._run_record import RunRecord
 
@@ -310,8 +310,8 @@ RUNS: Final = RunRecord(
 
 def main() -> None:
     """Train what is missing, keep the record up to date, print the means."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", help="only these networks")
+    parser = command(__doc__)
+    parser.add_argument("networks", nargs="*", type=one_of(NETWORKS))
     parser.add_argument("--seed", action="append", type=int, default=[])
     given = parser.parse_args()
     usual = [name for name in NETWORKS if not name.endswith(_AT_32_PIXELS)]

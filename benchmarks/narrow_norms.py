@@ -22,6 +22,7 @@ from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Examples
 from paper.records import read_figures
 
+from ._command import command
 from ._records import RESULTS, write
 
 RECORD: Final = RESULTS / "narrow_norms.json"
@@ -205,4 +206,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     main()

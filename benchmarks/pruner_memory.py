@@ -10,6 +10,7 @@ from collections.abc import Callable
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from ._command import command
 from ._records import RESULTS, write
 from .pruner_speed import RECIPE, cases, make_step
 
@@ -46,4 +47,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     main()

@@ -105,7 +105,7 @@ def _peak() -> int:
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def main(sizes: Sequence[str]) -> None:
+def main(sizes: Sequence[int]) -> None:
     """Measure each size in processes of its own, print, record."""
     from ._records import RESULTS, write  # noqa: PLC0415 - the processes need none
 
@@ -118,7 +118,7 @@ def main(sizes: Sequence[str]) -> None:
         found.append(json.loads(line))
         print(line, flush=True)
     path = RESULTS / "benchmarks" / f"{Path(__file__).stem}.json"
-    command = " ".join(["python -m benchmarks.sharded_removal", *sizes])
+    command = " ".join(["python -m benchmarks.sharded_removal", *map(str, sizes)])
     write(path, command, recipe=RECIPE, measurements=found)
     print(f"Record written to {path}.")
 
@@ -130,4 +130,8 @@ if __name__ == "__main__":
             print(json.dumps(result), flush=True)
         distributed.destroy_process_group()
     else:
-        main(sys.argv[1:])
+        from ._command import command
+
+        parser = command(__doc__)
+        parser.add_argument("blocks", nargs="*", type=int, help="of each model")
+        main(parser.parse_args().blocks)

@@ -5,7 +5,6 @@ and prints the table; `--table` prints what is recorded. Errors are those of dig
 were held out for choosing.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -23,6 +22,7 @@ from diffprune._core.interleaved import one_thread
 from diffprune.lab.digits import load_digits
 from paper.records import read_figures
 
+from ._command import command
 from ._records import RESULTS, write
 
 RECORD: Final = RESULTS / "strengths.json"
@@ -142,9 +142,9 @@ def read(path: Path = RECORD) -> list[Result]:
     ]
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(*, trains: bool) -> None:
     """Train all and print, or print what is recorded."""
-    if "--table" not in arguments:
+    if trains:
         write(
             RECORD,
             COMMAND,
@@ -155,4 +155,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = command(__doc__)
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    main(trains=not parser.parse_args().table)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ._command import command
 from ._records import RESULTS
 from ._run_record import RunRecord
 
@@ -85,4 +86,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     main()

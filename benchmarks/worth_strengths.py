@@ -17,6 +17,7 @@ import diffprune as dp
 from diffprune._core.interleaved import one_thread
 from diffprune.lab.digits import load_digits
 
+from ._command import command
 from ._records import RESULTS, write
 
 RECORD: Final = RESULTS / "worth_strengths.json"
@@ -119,4 +120,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     main()

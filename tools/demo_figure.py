@@ -6,9 +6,12 @@ runs/demo/pruned/metrics.jsonl, without the open probability of every unit.
 """
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks._command import command
 
 ROOT = Path(__file__).parent.parent
 METRICS = ROOT / "results" / "demo" / "seed-0-metrics.jsonl"
@@ -111,5 +114,7 @@ def _text(
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     PICTURE.parent.mkdir(exist_ok=True)
     PICTURE.write_text(draw(read(METRICS)), encoding="utf-8")
+    sys.stdout.write(f"Written to {PICTURE.relative_to(ROOT)}.\n")

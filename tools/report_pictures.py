@@ -17,6 +17,7 @@ from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 from rich.console import Console
 
+from benchmarks._command import command
 from diffprune.lab.demo import EPOCHS, train_both
 from diffprune.lab.report import write_report
 from diffprune.lab.training.loop import OnEpoch
@@ -104,4 +105,5 @@ def _take(browser: Browser, report: Path, picture: Picture, name: str) -> None:
 
 
 if __name__ == "__main__":
+    command(__doc__).parse_args()
     main()

@@ -7,7 +7,6 @@ so that they can be read without the site. A table stands between two comments:
     <!-- end -->
 """
 
-import argparse
 import json
 import re
 import sys
@@ -25,6 +24,7 @@ from benchmarks import (
     strengths as strength_runs,
     transformer_models,
 )
+from benchmarks._command import command
 from benchmarks._run_record import ResultT, RunRecord
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
@@ -357,7 +357,7 @@ def _load(path: Path) -> Record:
 
 def main() -> None:
     """Print all tables, and refresh those of the pages."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    command(__doc__).parse_args()
     for name, make in TABLES.items():
         sys.stdout.write(f"{name}\n\n{make(ROOT)}\n\n")
     for page in pages():

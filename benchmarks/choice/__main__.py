@@ -4,14 +4,13 @@ It needs Torch-Pruning: `make choice` runs it in an environment of its own. `--t
 only prints, and needs nothing.
 """
 
-import argparse
-
+from benchmarks._command import command
 from benchmarks.choice import record, table
 
 
 def main() -> None:
     """Run, then print."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = command(__doc__)
     parser.add_argument("tasks", nargs="*", help="only these tasks")
     parser.add_argument("--table", action="store_true", help="only print")
     parser.add_argument("--method", action="append", default=[], help="only this one")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from benchmarks._command import command, one_of
 from benchmarks._records import RESULTS, write
 from tests.campaigns import bad_calls, commands, damage, faults, injection, kills
 from tests.campaigns.scenes import SCENES
@@ -128,17 +129,10 @@ PARTS: dict[str, Callable[[Path, float], Found]] = {
 }
 
 
-def main(arguments: list[str]) -> None:
-    """Run the parts that are named, or all of them."""
-    share = 1.0
-    if "--share" in arguments:
-        place = arguments.index("--share")
-        share = float(arguments[place + 1])
-        del arguments[place : place + 2]
-    if unknown := set(arguments) - set(PARTS):
-        sys.exit(f"no part {sorted(unknown)}; there are {list(PARTS)}")
+def main(parts: Iterable[str], share: float) -> bool:
+    """Run some parts, or a share of each; whether anything failed."""
     has_failed = False
-    for name in arguments or PARTS:
+    for name in parts:
         start = time.process_time()
         with tempfile.TemporaryDirectory() as folder:
             counts, failures = PARTS[name](Path(folder), share)
@@ -147,7 +141,7 @@ def main(arguments: list[str]) -> None:
         print(*failures, sep="\n")  # noqa: T201 - a command
         _record(name, share, counts, failures, seconds)
         has_failed |= bool(failures)
-    sys.exit(has_failed)
+    return has_failed
 
 
 def _record(
@@ -165,4 +159,8 @@ def _record(
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = command(__doc__)
+    parser.add_argument("parts", nargs="*", type=one_of(PARTS), metavar="PART")
+    parser.add_argument("--share", type=float, default=1.0, help="of all there is")
+    given = parser.parse_args()
+    sys.exit(main(given.parts or PARTS, given.share))
