@@ -6,7 +6,7 @@ eval mode the layers are ordinary ones that use the means.
 """
 
 from collections.abc import Callable
-from typing import Final, TypeAlias, final
+from typing import Any, Final, TypeAlias, final
 
 import torch
 from torch import Tensor, nn
@@ -28,13 +28,32 @@ def noisy(
     mean: Float[Tensor, "..."], var: Float[Tensor, "..."]
 ) -> Float[Tensor, "..."]:
     """A draw with this mean and variance."""
-    return mean + (var + _TINY).sqrt() * _noise_like(mean)
+    if torch.compiler.is_exporting():  # in operations that have rules
+        return mean + (var + _TINY).sqrt() * torch.randn_like(mean)
+    drawn: Tensor = _Draw.apply(mean, var)
+    return drawn
+
+
+@final
+class _Draw(torch.autograd.Function):
+    """What `noisy` says, in half of the passes over memory; they are what it costs."""
+
+    @staticmethod
+    def forward(ctx: Any, mean: Tensor, var: Tensor) -> Tensor:  # noqa: ANN401 - torch's
+        twice_std = torch.add(var.new_tensor(4 * _TINY), var, alpha=4).sqrt_()
+        noise = _noise_like(mean)
+        drawn = torch.addcmul(mean, twice_std, noise, value=0.5)
+        ctx.save_for_backward(noise.div_(twice_std))
+        return drawn
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - torch's
+        (slope,) = ctx.saved_tensors
+        return grads[0], grads[0] * slope
 
 
 def _noise_like(mean: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Normal noise, drawn in the order of memory: only that has a fast kernel."""
-    if torch.compiler.is_exporting():
-        return torch.randn_like(mean)  # one op, which has a rule
     noise = torch.empty_like(mean).detach()
     by_stride = sorted(range(mean.ndim), key=noise.stride, reverse=True)
     noise.permute(by_stride).normal_()
@@ -69,8 +88,9 @@ class NormalWeights(nn.Module):
         mean = self.op(x, self.weight, self.bias)
         if not self.training:
             return mean
-        variances = self.weight_log_var.exp(), self.bias_log_var.exp()
-        return noisy(mean, self.op(x.square(), *variances))
+        weight_var = _laid_out(self.weight_log_var.exp(), like=self.weight)
+        var = self.op(x.square(), weight_var, self.bias_log_var.exp())
+        return noisy(mean, var)
 
     def divergence(self) -> Float[Tensor, ""]:
         """What the standard normal prior of all weights costs."""
@@ -104,16 +124,20 @@ class SparseWeights(nn.Module):
 
     def sparse(self) -> Float[Tensor, "..."]:
         """The weights in use: zero where there is more noise than signal."""
-        return torch.where(self.log_alpha() < _THRESHOLD, self.weight, 0.0)
+        return self._used(self.log_alpha())
+
+    def _used(self, log_alpha: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        used = torch.where(log_alpha < _THRESHOLD, self.weight, 0.0)
+        return _laid_out(used, like=self.weight)
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """What the weights in use make of `x`; in training with noise."""
-        if not self.training:
-            return self.op(x, self.sparse(), self.bias)
         log_alpha = self.log_alpha()
-        used = self.sparse() if self.clip else self.weight
-        variance = log_alpha.exp() * self.weight.square()
-        return noisy(self.op(x, used, self.bias), self.op(x.square(), variance, None))
+        if not self.training:
+            return self.op(x, self._used(log_alpha), self.bias)
+        used = self._used(log_alpha) if self.clip else self.weight
+        var = _laid_out(log_alpha.exp() * self.weight.square(), like=self.weight)
+        return noisy(self.op(x, used, self.bias), self.op(x.square(), var, None))
 
     def divergence(self) -> Float[Tensor, ""]:
         """What the log-uniform prior of the weights costs."""
@@ -136,6 +160,19 @@ class _Convolution:
 
     def __call__(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return conv2d(x, weight, bias, *self._geometry)  # pyright: ignore[reportCallIssue, reportArgumentType] - those of a Conv2d
+
+
+def _laid_out(
+    weights: Float[Tensor, "..."], *, like: Float[Tensor, "..."]
+) -> Float[Tensor, "..."]:
+    """The same weights in the memory layout of others.
+
+    What is computed from weights of one channel forgets that channels come last, and
+    then a convolution writes its outputs in another order than its neighbours do.
+    """
+    if torch.compiler.is_exporting() or weights.stride() == like.stride():
+        return weights
+    return torch.empty_like(like).copy_(weights)
 
 
 def _started(like: Float[Tensor, "..."]) -> Float[Tensor, "..."]:

@@ -12,6 +12,7 @@ from paper.methods.variational_layers import (
     NormalWeights,
     SparseWeights,
     divergence,
+    noisy,
     normal_divergence,
     plain_,
     replace_layers_,
@@ -46,6 +47,32 @@ def test_noise_at_outputs_is_that_of_noisy_weights(layer):
     torch.testing.assert_close(drawn.mean(0), expected.mean(0), atol=0.06, rtol=0)
     torch.testing.assert_close(drawn.std(0), expected.std(0), atol=0.05, rtol=0.05)
     assert torch.equal(noisy.eval()(x), layer(x))
+
+
+def test_a_draw_and_its_slopes_are_those_of_its_formula():
+    torch.manual_seed(0)
+    mean, var = torch.randn(2, 7, 5, dtype=torch.float64).unbind()
+    mean, var = mean.requires_grad_(), var.exp().requires_grad_()
+
+    def seeded(mean, var):
+        torch.manual_seed(1)
+        return noisy(mean, var)
+
+    torch.manual_seed(1)
+    noise = torch.randn_like(mean)
+    torch.testing.assert_close(seeded(mean, var), mean + (var + 1e-8).sqrt() * noise)
+    assert torch.autograd.gradcheck(seeded, (mean, var))
+
+
+@pytest.mark.parametrize("make", [NormalWeights, SparseWeights])
+def test_layers_keep_the_order_of_memory(make):
+    layer = make(nn.Conv2d(1, 3, 3)).to(memory_format=torch.channels_last)
+    outputs = []
+    layer.op = lambda *given, op=layer.op: outputs.append(op(*given)) or outputs[-1]
+    layer(torch.rand(2, 1, 5, 5))
+    layer.eval()(torch.rand(2, 1, 5, 5))
+    assert len(outputs) == 3
+    assert {y.stride() for y in outputs} == {(27, 1, 9, 3)}
 
 
 def test_the_divergence_is_that_of_torch():
