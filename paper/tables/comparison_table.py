@@ -16,7 +16,11 @@ from paper.published import Published, lenet5_on_mnist
 from paper.records import read_records
 from paper.tables.layout import empty_table
 
-_SAME: Final = {"lenet5-softmax": "diffprune", "lenet5-sigmoid": "diffprune-reg"}
+_SAME: Final = {
+    "lenet5-dense": "dense",
+    "lenet5-softmax": "diffprune",
+    "lenet5-sigmoid": "diffprune-reg",
+}
 """Runs of 200 epochs that have a table of their own, by the name they have here."""
 _HEADINGS: Final = ("open gates", "connected", "weights", "MACs", "error %", "s")
 

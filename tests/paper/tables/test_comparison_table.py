@@ -6,7 +6,7 @@ import pytest
 
 from paper.comparison.systems import ALL, METHODS
 from paper.models.lenet5 import PLACES
-from paper.recipes import table1_sigmoid
+from paper.recipes import table1_dense, table1_sigmoid
 from paper.tables.comparison_table import comparison_table, results
 
 
@@ -49,6 +49,11 @@ def test_runs_of_two_hundred_epochs_count_as_well(make):
     assert [(r.where, r.epochs) for r in found] == [
         ("published", 0), ("here", 4), ("here", 200)
     ]  # fmt: skip
+
+
+def test_the_dense_network_of_two_hundred_epochs_counts_as_well(make):
+    runs = [make(table1_dense(), widths=()), make(METHODS["dense"].asked(0, 4), ())]
+    assert [r.epochs for r in results(runs)["dense"]] == [4, 200]
 
 
 def test_a_network_without_gates_has_all_its_weights(make):
