@@ -248,8 +248,8 @@ ALL: Final = (
         model=_gated(MixtureGate),
         training=Live,
         after_step=_sharpen_,
-        note="made from the abstract; how fast its densities converge is chosen here, and "
-        "the published row is no target",
+        note="made from the abstract, how fast densities converge is chosen here; the "
+        "published row is no target",
     ),
     Method(
         label="DiffPrune",
