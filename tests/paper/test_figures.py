@@ -92,9 +92,9 @@ def test_every_network_of_a_system_is_drawn():
             error=error, epochs=epochs,
         )  # fmt: skip
 
-    shown = [("published", 0, 0.9), ("here", 4, 2.0), ("here", 200, 1.5)]
+    shown = [("published", 0, 0.9), ("here", 20, 2.0), ("here", 100, 1.5)]
     rows = list(table1_rows({"L0": [result(*one) for one in shown]}))
     assert [(r["kind"], r["error"]) for r in rows] == [
-        ("published", 0.9), ("here, a few epochs", 2.0), ("here, 200 epochs", 1.5)
+        ("published", 0.9), ("here, up to 20 epochs", 2.0), ("here, 100 or 200", 1.5)
     ]  # fmt: skip
     assert all((r["weights"], r["macs"]) == (2_751, 153_376) for r in rows)
