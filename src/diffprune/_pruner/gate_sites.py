@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import attrgetter
-from typing import Any, cast, final
+from typing import Any, Final, cast, final
 
 import torch
 from torch import Tensor, nn
@@ -106,11 +106,11 @@ class Gating(nn.Module):
     def sites(self) -> dict[str, list[Factor]]:
         """What multiplies each gated parameter, by its name, dimension by dimension."""
         return {
-            name.replace("/", "."): sorted(
+            _name(key): sorted(
                 (factor for factor in factors.children() if isinstance(factor, Factor)),
                 key=attrgetter("dim"),
             )
-            for name, factors in self.factors.items()
+            for key, factors in self.factors.items()
         }
 
     def open_forward(self, *_args: object) -> None:
@@ -162,9 +162,34 @@ class Gating(nn.Module):
         return product if product.dtype == dtype else product.to(dtype)
 
 
+_TAKEN: Final = frozenset(dir(nn.ModuleDict()))
+"""Names that a `ModuleDict` has for itself, such as `keys` and `values`."""
+_ESCAPED: Final = (("%", "%25"), ("/", "%2F"), (".", "/"))
+
+
 def _key(name: str) -> str:
-    """A name that a `ModuleDict` accepts."""
-    return name.replace(".", "/")
+    """A name that a `ModuleDict` accepts.
+
+    Examples:
+        >>> _key("encoder.fc"), _key("values"), _key("a/b")
+        ('encoder/fc', 'values/', 'a%2Fb')
+    """
+    for part, escaped in _ESCAPED:
+        name = name.replace(part, escaped)
+    return f"{name}/" if name in _TAKEN else name
+
+
+def _name(key: str) -> str:
+    """The name behind a key.
+
+    Examples:
+        >>> _name(_key("values")), _name(_key("a/b.100%"))
+        ('values', 'a/b.100%')
+    """
+    name = key.removesuffix("/")
+    for part, escaped in reversed(_ESCAPED):
+        name = name.replace(escaped, part)
+    return name
 
 
 @dataclass(frozen=True)
