@@ -21,6 +21,7 @@ from . import (
     convs,
     couplings,
     interfaces,
+    messages,
     norms,
     perceptrons,
     recurrent,
@@ -46,6 +47,7 @@ ZOO: dict[str, Entry] = {
     **recurrent.ENTRIES,
     **interfaces.ENTRIES,
     **couplings.ENTRIES,
+    **messages.ENTRIES,
 }
 
 

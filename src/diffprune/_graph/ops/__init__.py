@@ -20,6 +20,7 @@ from diffprune._graph.ops import (
     reductions,
     shapes,
     spatial,
+    writing,
 )
 from diffprune._graph.rule_api import Op, OpRule
 
@@ -33,6 +34,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **spatial.RULES,
     **attention.RULES,
     **recurrent.RULES,
+    **writing.RULES,
 }
 
 

@@ -11,7 +11,7 @@ from diffprune._graph.ops.zero_rules import zero_if_first, zero_rows
 from diffprune._graph.rule_api import Anything, Axes, Call, Op, OpRule, Value
 
 aten = torch.ops.aten
-_PICKED = "single elements of it are picked by their position"
+PICKED = "single elements of it are picked by their position"
 
 
 def _replace(x: Value, dim: int, axis: Axis) -> Axes:
@@ -41,10 +41,10 @@ def slice_(
         return x.axes
     if first == length and step == 1:  # nothing, as in `x[..., rotary_dim:]`
         call.require_if_computed(start, x.axes[dim])
-        return _replace(x, dim, *call.frozen(_PICKED, 0))
+        return _replace(x, dim, *call.frozen(PICKED, 0))
     if step != 1 or last == first:
-        call.freeze(x.axes[dim], _PICKED)
-        return _replace(x, dim, *call.frozen(_PICKED, call.shape[dim]))
+        call.freeze(x.axes[dim], PICKED)
+        return _replace(x, dim, *call.frozen(PICKED, call.shape[dim]))
     bounds = [0, *sorted({first, last} - {0, length}), length]
     lengths = [after - before for before, after in pairwise(bounds)]
     segments = call.cut(x.axes[dim], lengths)
@@ -85,8 +85,8 @@ def _joined(parts: Axes) -> Axis:
 def narrow(call: Call, x: Value, dim: int, start: int | Value, length: int) -> Axes:
     """`length` elements of one axis from `start`."""
     if isinstance(start, Value):
-        call.freeze(x.axes[dim], _PICKED)
-        return _replace(x, dim, *call.frozen(_PICKED, length))
+        call.freeze(x.axes[dim], PICKED)
+        return _replace(x, dim, *call.frozen(PICKED, length))
     before, after = start, x.shape[dim] - start - length
     lengths = [n for n in (before, length, after) if n]
     segments = call.cut(x.axes[dim], lengths)
@@ -99,7 +99,7 @@ def narrow(call: Call, x: Value, dim: int, start: int | Value, length: int) -> A
 def select(call: Call, x: Value, dim: int, index: int) -> Axes:
     """One element of an axis; the axis is gone."""
     del index
-    call.freeze(x.axes[dim], _PICKED)
+    call.freeze(x.axes[dim], PICKED)
     dim %= len(x.axes)
     return (*x.axes[:dim], *x.axes[dim + 1 :])
 
@@ -179,7 +179,7 @@ def embedding_bag(
 
 def index_select(call: Call, x: Value, dim: int, index: Value) -> Axes:
     """Elements of one axis, by number."""
-    call.freeze(x.axes[dim], _PICKED)
+    call.freeze(x.axes[dim], PICKED)
     return _replace(x, dim, index.axes[0] if index.axes else ())
 
 
@@ -187,7 +187,7 @@ def index(call: Call, x: Value, indices: Sequence[Value | None]) -> Axes:
     """Elements picked by tensors of positions; axes without one stay."""
     indexed = [dim for dim, picks in enumerate(indices) if picks is not None]
     for dim in indexed:
-        call.freeze(x.axes[dim], _PICKED)
+        call.freeze(x.axes[dim], PICKED)
     kept = [dim for dim in range(len(x.axes)) if dim not in indexed]
     adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
     out = list(call.fresh(*call.shape))
@@ -197,22 +197,37 @@ def index(call: Call, x: Value, indices: Sequence[Value | None]) -> Axes:
     for place, dim in zip(places, kept, strict=True):
         out[place] = x.axes[dim]
     for place in set(range(len(out))) - set(places):
-        call.freeze(out[place], _PICKED)
+        call.freeze(out[place], PICKED)
     return tuple(out)
 
 
 def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -> Axes:
     """Elements along one axis, other picks for every position of the others."""
-    call.freeze(x.axes[dim], _PICKED)
-    for d, axis in enumerate(picks.axes):
-        if d == dim % len(x.axes):
-            continue
-        if size(axis) == size(x.axes[d]):
-            call.unify(axis, x.axes[d])
-        else:  # only its first elements are read
-            call.freeze(axis, _PICKED)
-            call.freeze(x.axes[d], _PICKED)
+    along(call, dim, picks, x)
     return picks.axes
+
+
+def along(call: Call, dim: int, picks: Value, *values: Value) -> None:
+    """Say that positions along one axis are picked, others for each of the other axes.
+
+    Args:
+        call: The op.
+        dim: The axis.
+        picks: Positions, one for every element that is read or written.
+        values: What is read, or written.
+    """
+    for value in values:
+        call.freeze(value.axes[dim], PICKED)
+    for d, axis in enumerate(picks.axes):
+        if d == dim % len(picks.axes):
+            continue
+        axes = [value.axes[d] for value in values]
+        if all(size(other) == size(axis) for other in axes):
+            for other in axes:
+                call.unify(axis, other)
+        else:  # only their first elements are read or written
+            for other in (axis, *axes):
+                call.freeze(other, PICKED)
 
 
 RULES: Final[Mapping[Op, OpRule]] = {

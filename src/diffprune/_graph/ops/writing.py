@@ -1,0 +1,123 @@
+"""Rules for ops that write into places of a tensor: messages of a graph, memories."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import torch
+
+from diffprune._graph.axes import Atom, size
+from diffprune._graph.ops.indexing import PICKED, along
+from diffprune._graph.ops.zero_rules import all_of, zero_if_first
+from diffprune._graph.rule_api import (
+    Anything,
+    Axes,
+    AxesRule,
+    Call,
+    MaskT,
+    Op,
+    OpRule,
+    Step,
+    Unsupported,
+    Value,
+    Zeros,
+)
+
+aten = torch.ops.aten
+
+
+def slices(
+    call: Call, x: Value, dim: int, _where: Value, source: Anything, *_how: Anything,
+    **_options: Anything,
+) -> Axes:  # fmt: skip
+    """x, with slices of `source` put or added where one axis has these numbers."""
+    written = [source] if isinstance(source, Value) and source.axes else []
+    for value in (x, *written):
+        call.freeze(value.axes[dim], PICKED)
+    return _tied(call, x, written, dim)
+
+
+def part(call: Call, x: Value, source: Value, dim: int = 0, *_range: Anything) -> Axes:
+    """x, with `source` in the place of a slice of it."""
+    call.freeze(x.axes[dim], PICKED)
+    call.freeze(source.axes[dim], PICKED)
+    return _tied(call, x, [source], dim)
+
+
+def row(call: Call, x: Value, source: Value, dim: int, _index: int) -> Axes:
+    """x, with `source` in the place of one element of an axis."""
+    dim %= len(x.axes)
+    call.freeze(x.axes[dim], PICKED)
+    others = (axis for d, axis in enumerate(x.axes) if d != dim)
+    for axis, written in zip(others, source.axes, strict=True):
+        call.unify(axis, written)
+    return x.axes
+
+
+def _tied(call: Call, x: Value, written: Sequence[Value], dim: int) -> Axes:
+    for value in written:
+        for d, axis in enumerate(x.axes):
+            if d != dim % len(x.axes):
+                call.unify(axis, value.axes[d])
+    return x.axes
+
+
+def scattered(
+    call: Call, x: Value, dim: int, places: Value, source: Anything, *_how: Anything,
+    **_options: Anything,
+) -> Axes:  # fmt: skip
+    """x, with elements put or added along one axis, elsewhere for all of the others."""
+    written = [source] if isinstance(source, Value) else []
+    call.freeze(places.axes[dim], PICKED)
+    along(call, dim, places, x, *written)
+    return x.axes
+
+
+def put(
+    call: Call, x: Value, indices: Sequence[Value | None], values: Value,
+    *_accumulate: Anything,
+) -> Axes:  # fmt: skip
+    """x, with values at numbered places of some axes; axes without numbers stay."""
+    numbers = {dim: picks for dim, picks in enumerate(indices) if picks is not None}
+    picked = max(len(picks.axes) for picks in numbers.values())
+    if picked > 1:
+        raise Unsupported  # a mask over several axes looks the same as rows of numbers
+    indexed = [*numbers]
+    for dim in indexed:
+        call.freeze(x.axes[dim], PICKED)
+    is_one_block = indexed == list(range(indexed[0], indexed[-1] + 1))
+    kept = [axis for dim, axis in enumerate(x.axes) if dim not in indexed]
+    first = indexed[0] if is_one_block else 0
+    target = [*kept[:first], *[None] * picked, *kept[first:]]
+    for axis, written in zip(reversed(target), reversed(values.axes), strict=False):
+        if axis is None:
+            call.freeze(written, PICKED)
+        elif size(axis) == size(written):
+            call.unify(axis, written)
+    return x.axes
+
+
+def zero_if_written(
+    zeros: Zeros[MaskT], step: Step, *, place: int
+) -> Mapping[Atom, MaskT]:
+    """Zero where the tensor is, and where the argument at this place is, too."""
+    written = step.argument(place)
+    if not isinstance(written, Value):
+        return zero_if_first(zeros, step) if written == 0 else {}
+    return all_of(zeros.of(value) for value in (step.inputs[0], written))
+
+
+def _rule(axes: AxesRule, written: int) -> OpRule:
+    return OpRule(axes, zeros=partial(zero_if_written, place=written))
+
+
+_SLICES = (aten.index_add, aten.index_copy, aten.index_reduce, aten.index_fill)
+_SCATTERED = (aten.scatter, aten.scatter_add, aten.scatter_reduce)
+
+RULES: Final[Mapping[Op, OpRule]] = {
+    **dict.fromkeys(_SLICES, _rule(slices, 3)),
+    **dict.fromkeys(_SCATTERED, _rule(scattered, 3)),
+    aten.slice_scatter: _rule(part, 1),
+    aten.select_scatter: _rule(row, 1),
+    aten.index_put: _rule(put, 2),
+}
