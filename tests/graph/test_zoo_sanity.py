@@ -25,8 +25,8 @@ PROMISED = {
     "matmul bmm baddbmm addmm einsum scaled_dot_product_attention",
     "multi_head_attention_forward softmax log_softmax dropout dropout2d glu lstm gru",
     "repeat repeat_interleave tile index_select masked_fill where grid_sample",
-    "argmax topk sort cumsum roll fft_rfft mean std amax index_add scatter_add_",
-    "scatter_reduce scatter index_copy index_put slice_scatter select_scatter",
+    "argmax topk sort cumsum roll fft_rfft fft_irfft mean std amax index_add scatter",
+    "scatter_add_ scatter_reduce index_copy index_put slice_scatter select_scatter",
 }
 
 

@@ -20,6 +20,7 @@ from . import (
     branches,
     convs,
     couplings,
+    frequencies,
     interfaces,
     messages,
     norms,
@@ -48,6 +49,7 @@ ZOO: dict[str, Entry] = {
     **interfaces.ENTRIES,
     **couplings.ENTRIES,
     **messages.ENTRIES,
+    **frequencies.ENTRIES,
 }
 
 

@@ -13,6 +13,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from diffprune._graph.ops import (
     attention,
     contractions,
+    frequencies,
     indexing,
     normalisation,
     pointwise,
@@ -35,6 +36,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **attention.RULES,
     **recurrent.RULES,
     **writing.RULES,
+    **frequencies.RULES,
 }
 
 
