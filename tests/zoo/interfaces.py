@@ -102,6 +102,30 @@ def pair_of_vectors():
     return torch.randn(2, 2, 3, dtype=torch.float64).unbind(0)
 
 
+class TwoTowers(nn.Module):
+    """a -> fc 11 -> 13, b -> fc 7 -> 13; the cosine of the two is what comes out."""
+
+    def __init__(self):
+        super().__init__()
+        self.left = nn.Sequential(nn.Linear(3, 11), nn.ReLU(), nn.Linear(11, 13))
+        self.right = nn.Sequential(nn.Linear(3, 7), nn.ReLU(), nn.Linear(7, 13))
+
+    def forward(self, a, b):
+        return F.cosine_similarity(self.left(a), self.right(b))
+
+
+class Prototypes(nn.Module):
+    """3 -> fc 11 -> distances from seven points -> fc 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.Linear(3, 11), nn.Linear(7, 5)
+        self.points = nn.Parameter(torch.randn(7, 11))
+
+    def forward(self, x):
+        return self.head((-torch.cdist(self.encoder(x), self.points).square()).exp())
+
+
 class AuxiliaryHead(nn.Module):
     """3 -> conv 11 -+-> conv 13 -> pool -> fc 5
     +-> pool -> fc 5, in training only."""
@@ -213,6 +237,8 @@ class UnusedLayer(nn.Module):
 VECTOR, IMAGE = floats(2, 3), floats(2, 3, 9, 10)
 
 ENTRIES = {
+    "two_towers": Entry(TwoTowers, pair_of_vectors, expect=at_least(3)),
+    "prototypes": Entry(Prototypes, VECTOR, expect=at_least(1)),
     "keyword_inputs": Entry(KeywordInputs, keyword_inputs, expect=at_least(3)),
     "nested_inputs": Entry(NestedInputs, nested_inputs, expect=at_least(1)),
     "many_outputs": Entry(ManyOutputs, IMAGE, expect=at_least(2)),

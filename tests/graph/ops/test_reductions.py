@@ -1,10 +1,17 @@
 import pytest
+import torch
+from torch.nn.functional import cosine_similarity
 
 SUMMED = {
     "sum": lambda h: h.sum(1),
     "sum of all": lambda h: h.sum(),
     "norm": lambda h: h.norm(dim=1),
     "norm of order 1": lambda h: h.norm(1, dim=1),
+    "distances": lambda h: torch.cdist(h, h.flip(0)),
+    "norm of scans": lambda h: (h.cumsum(0) + h.roll(1, 0)).norm(dim=1),
+    "distances in batches": lambda h: torch.cdist(h.unsqueeze(1), h, p=1.0),
+    "cosine": lambda h: cosine_similarity(h, h.tanh()),
+    "cosines of all pairs": lambda h: cosine_similarity(h[:, None], h[None], dim=-1),
 }
 COMPARED = {
     "mean": lambda h: h.mean(1),
@@ -18,12 +25,17 @@ COMPARED = {
     "softmax": lambda h: h.softmax(1),
     "cumsum": lambda h: h.cumsum(1),
     "norm of order 0": lambda h: h.norm(0, dim=1),
+    "distances from ones": lambda h: torch.cdist(h, torch.ones_like(h)),
+    "cosine with ones": lambda h: cosine_similarity(h, torch.ones_like(h)),
+    "cosine with one": lambda h: cosine_similarity(h, torch.ones_like(h[:, :1])),
 }
 OTHER_AXIS = {
     "mean": lambda h: h.mean(0, keepdim=True),
     "max": lambda h: h.max(0, keepdim=True).values,
     "two": lambda h: h.maximum(h.tanh()),
     "softmax": lambda h: h.softmax(0),
+    "cosine": lambda h: cosine_similarity(h, h.tanh(), dim=0).expand(2, -1),
+    "distances of units": lambda h: torch.cdist(h.mT, torch.ones(2, 2).double()).mT,
 }
 
 

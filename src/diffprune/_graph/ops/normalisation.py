@@ -6,7 +6,12 @@ from typing import Final
 import torch
 
 from diffprune._graph.axes import Atom
-from diffprune._graph.ops.zero_rules import all_of, zero_if_any, zero_rows
+from diffprune._graph.ops.zero_rules import (
+    all_of,
+    zero_if_any,
+    zero_if_first,
+    zero_rows,
+)
 from diffprune._graph.rule_api import (
     Anything,
     Axes,
@@ -110,9 +115,10 @@ def weight_norm(call: Call, v: Value, g: Value, dim: int = 0) -> Axes:
 
 
 _OVER_DIM = (
-    aten.softmax, aten.log_softmax, aten._softmax, aten._log_softmax, aten.cumsum,
-    aten.cumprod, aten.logcumsumexp, aten.flip, aten.sort, aten.argsort,
+    aten.softmax, aten.log_softmax, aten._softmax, aten._log_softmax,
+    aten.logcumsumexp, aten.sort, aten.argsort,
 )  # fmt: skip
+_SCANS = (aten.cumsum, aten.cumprod, aten.flip)
 
 
 def _zero_scale_and_shift(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
@@ -131,6 +137,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.rms_norm: OpRule(layer_norm, zeros=zero_if_any),
     aten.group_norm: _GROUP_NORM,
     **dict.fromkeys(_OVER_DIM, OpRule(over_dims)),
-    aten.roll: OpRule(over_second),
+    **dict.fromkeys(_SCANS, OpRule(over_dims, zeros=zero_if_first)),
+    aten.roll: OpRule(over_second, zeros=zero_if_first),
     aten._weight_norm: OpRule(weight_norm, zeros=zero_if_any),
 }

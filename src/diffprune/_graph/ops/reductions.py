@@ -6,7 +6,15 @@ from typing import Final
 import torch
 
 from diffprune._graph.ops.zero_rules import zero_if_first
-from diffprune._graph.rule_api import Anything, Axes, Call, Op, OpRule, Value
+from diffprune._graph.rule_api import (
+    Anything,
+    Axes,
+    Call,
+    Op,
+    OpRule,
+    Unsupported,
+    Value,
+)
 
 aten = torch.ops.aten
 
@@ -49,6 +57,35 @@ def norm(
     if not isinstance(order, int | float) or order <= 0:
         return statistic(call, x, dim, keepdim)
     return total(call, x, dim, keepdim)
+
+
+def distances(call: Call, x: Value, y: Value, *_how: Anything) -> Axes:
+    """d[..., n, m] = |x[..., n, :] - y[..., m, :]|: zeros of both are no distance."""
+    _sum_both(call, x, y, -1)
+    *_, rows, columns = out = call.broadcast(_batches(x, y))
+    call.unify(rows, x.axes[-2])
+    call.unify(columns, y.axes[-2])
+    return out
+
+
+def _batches(*values: Value) -> list[Value]:
+    """The values with one row and one column each."""
+    return [Value((*value.axes[:-2], (), ())) for value in values]
+
+
+def cosine(call: Call, x: Value, y: Value, dim: int = 1, *_eps: Anything) -> Axes:
+    """The cosine of slices: zeros of both change neither product nor lengths."""
+    if len(x.axes) != len(y.axes) or x.shape[dim] != y.shape[dim]:
+        raise Unsupported
+    _sum_both(call, x, y, dim)
+    dims = [dim % len(x.axes)]
+    return call.broadcast(Value(_without(v, dims, keepdim=False)) for v in (x, y))
+
+
+def _sum_both(call: Call, x: Value, y: Value, dim: int) -> None:
+    call.unify(x.axes[dim], y.axes[dim])
+    for value in (x, y):
+        call.reduce(value, dim)
 
 
 def statistic(
@@ -114,4 +151,6 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_NOT_ZERO, OpRule(statistic)),
     **dict.fromkeys((aten.max, aten.min), OpRule(extremum)),
     aten.topk: OpRule(topk),
+    aten.cdist: OpRule(distances),
+    aten.cosine_similarity: OpRule(cosine),
 }
