@@ -13,7 +13,7 @@ class FourierOperator(nn.Module):
     def __init__(self):
         super().__init__()
         self.lift, self.skip = nn.Linear(2, 7), nn.Conv1d(7, 7, 1)
-        self.low = nn.Parameter(torch.randn(7, 7, 3, dtype=torch.complex128))
+        self.low = nn.Parameter(torch.randn(7, 7, 3, 2))
         self.head = nn.Linear(7, 5)
 
     def forward(self, x):
@@ -21,7 +21,8 @@ class FourierOperator(nn.Module):
         spectrum = torch.fft.rfft(x, norm="ortho")
         kept = torch.zeros_like(spectrum)
         low = spectrum[:, :, :3]
-        kept[:, :, :3] = torch.einsum("bip,iop->bop", low, self.low)
+        weights = torch.view_as_complex(self.low)
+        kept[:, :, :3] = torch.einsum("bip,iop->bop", low, weights)
         x = torch.fft.irfft(kept, n=x.shape[-1], norm="ortho") + self.skip(x)
         return self.head(F.gelu(x).transpose(1, 2))
 

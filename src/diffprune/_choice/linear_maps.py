@@ -262,7 +262,9 @@ _MATMULS: Final = ("matmul", "mm")
 
 
 def linear_map(call: FunctionCall) -> LinearMap | None:
-    """A call as a linear map, if it is one of a matrix or a convolution."""
+    """A call as a linear map, if it is one of a real matrix or convolution."""
+    if any(tensor.is_complex() for tensor in call.tensors):
+        return None
     if call.name == "linear":
         weight, bias = call.argument(1, "weight"), call.argument(2, "bias")
         x = call.argument(0, "input")

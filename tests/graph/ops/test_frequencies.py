@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from torch import nn
 
-from diffprune.testing import check_removal
+import diffprune as dp
+from diffprune.testing import check_removal, check_round_trip
 
 fft = torch.fft
 BESIDE = {
@@ -58,3 +60,35 @@ def test_silence_has_no_frequencies(between, x):
         return m.last(spectrum.sum(1, keepdim=True).expand(-1, 8))
 
     assert check_removal(between(total), x).model.first.out_features < 8
+
+
+class ComplexWeights(nn.Module):
+    """3 -> fc 7 -> complex (7, 5) -> sizes -> fc 2."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(3, 7), nn.Linear(5, 2)
+        self.turn = nn.Parameter(torch.randn(7, 5, dtype=torch.complex64))
+
+    def forward(self, x):
+        return self.down(((self.up(x) + 0j) @ self.turn).abs())
+
+
+def test_complex_weights_are_cut_trained_and_saved():
+    torch.manual_seed(0)
+    x, model = torch.randn(4, 3), ComplexWeights()
+    assert {group.size for group in dp.find_groups(model, x)} == {5, 7}
+    check_removal(model, x)
+    check_round_trip(ComplexWeights, model, x)
+    pruner = dp.Pruner(model, x, budget=dp.Budget(parameters=0.5, steps=5))
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-2))
+    for _ in range(10):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        pruner.step(optimizer)
+    expected = model(x)
+    small = pruner.finalize()
+    assert small.turn.numel() < 20
+    assert small.turn.is_complex()
+    torch.testing.assert_close(small(x), expected)
