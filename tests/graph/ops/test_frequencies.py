@@ -41,7 +41,7 @@ def test_units_pass_beside_a_transformed_axis(between, sizes, x, body):
 
 @pytest.mark.parametrize("body", WHOLE.values(), ids=WHOLE)
 def test_a_transformed_axis_is_whole(between, reason, body):
-    why = "takes part in each frequency|real and imaginary|fixes its width"
+    why = "takes part in each frequency|change places|real and imaginary|its width"
     model = between(lambda m, h: m.last(body(h)))
     assert any(part in reason(model) for part in why.split("|"))
 

@@ -11,6 +11,7 @@ from diffprune._graph.rule_api import Anything, Axes, Call, Op, OpRule, Value
 
 aten = torch.ops.aten
 _MIXED = "every element of it takes part in each frequency"
+_MOVED = "its elements change places"
 
 
 def transform(
@@ -46,7 +47,9 @@ def transforms_of_planes(
 
 def shifted(call: Call, x: Value, dims: Sequence[int] | None = None) -> Axes:
     """The middle of some axes, or of all, comes first, or back."""
-    return _mixed(call, x, range(len(x.axes)) if dims is None else dims)
+    for axis in x.axes if dims is None else [x.axes[dim] for dim in dims]:
+        call.freeze(axis, _MOVED)
+    return x.axes
 
 
 def _mixed(call: Call, x: Value, dims: Sequence[int]) -> Axes:
