@@ -161,6 +161,37 @@ def test_batch_sizes_do_not_change_the_scale():
     torch.testing.assert_close(order_units(one).worth, order_units(each).worth)
 
 
+class PickedReader(nn.Module):
+    """A hidden layer that one layer reads as a whole, another for some of its rows."""
+
+    def __init__(self, picked):
+        super().__init__()
+        self.make, self.picked = nn.Linear(4, 6), picked
+        self.one, self.two = nn.Linear(6, 3), nn.Linear(6, 3, bias=False)
+
+    def forward(self, x):
+        h = F.gelu(self.make(x))
+        added = torch.zeros_like(x[..., :3]).flatten(0, -2)
+        added[self.picked] = self.two(h.flatten(0, -2)[self.picked])
+        return self.one(h) + added.view_as(x[..., :3])
+
+
+@pytest.mark.parametrize("rows", [59, 1, 0])
+def test_what_a_reader_sees_of_no_example_in_particular_counts_by_the_pass(rows):
+    torch.manual_seed(0)
+    x, y = torch.randn(240, 5, 4).double(), torch.randn(240, 5, 3).double()
+    model = PickedReader(torch.arange(60) < rows).double()
+    pairs = list(zip(x.split(12), y.split(12), strict=True))
+    (group,) = measure(model, find_groups(model, x[:12]), pairs, square)
+    assert [len(reader.activations) for reader in group.readers] == [20, 20] or not rows
+    model.picked = model.picked | True
+    (whole,) = measure(model, find_groups(model, x[:12]), pairs, square)
+    assert [len(reader.activations) for reader in whole.readers] == [240, 240]
+    worth, reference = (order_units(one).worth.sum() for one in (group, whole))
+    assert 0.3 < worth / reference < 3 or rows < 59
+    assert worth > 0
+
+
 def test_rows_of_nothing_change_nothing():
     """Batches of fewer positions, against the same with positions that do nothing."""
     torch.manual_seed(0)

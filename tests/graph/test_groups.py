@@ -91,6 +91,22 @@ def test_many_places_are_cut_short_and_positions_left_out():
     assert "a position in space" not in text
 
 
+def test_channels_that_a_convolution_runs_along_are_listed_with_the_reason():
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv1d(1, 1, 3, padding=1)
+
+        def forward(self, x):
+            pooled = x.mean((2, 3)).unsqueeze(1)
+            return x * self.conv(pooled).squeeze(1).sigmoid()[:, :, None, None]
+
+    layers = [nn.Conv2d(3, 5, 3), Attention(), nn.Conv2d(5, 2, 3)]
+    text = str(find_groups(nn.Sequential(*layers), torch.rand(2, 3, 8, 8)))
+    assert "0 (5 units): its units are used as positions in space or time: " in text
+    assert "`aten.conv1d` in `1.conv`" in text
+
+
 def test_groups_that_are_held_stay_as_they_are(groups):
     shown, sizes = str(groups), groups.sizes
     smaller = groups.keep({"0": torch.arange(5) < 2})

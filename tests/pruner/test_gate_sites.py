@@ -65,3 +65,30 @@ def test_layers_may_have_names_that_containers_have_for_themselves(
     small = pruner.finalize()
     assert small.first.out_features + small.get_submodule(layer).out_features < 12
     torch.testing.assert_close(small(x), expected)
+
+
+class ReadsByName(nn.Module):
+    """3 -> fc 5 -> a raw weight of 7, read by its name -> fc 2, read by its name."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 5), nn.Linear(7, 2)
+        self.weight = nn.Parameter(torch.rand(7, 5))
+
+    def forward(self, x):
+        assert isinstance(self.weight, nn.Parameter)
+        hidden = self.first(x).relu() @ self.get_parameter("weight").T
+        return hidden.relu() @ self.get_parameter("last.weight").T
+
+
+def test_a_forward_may_ask_for_its_parameters_by_name(tmp_path):
+    torch.manual_seed(0)
+    x, model = torch.rand(4, 3), ReadsByName()
+    pruner = dp.Pruner(model, x, strength=1e-3)
+    gate = next(iter(pruner.gates.values()))
+    gate.logits.data[1] = -9.0
+    expected = model.eval()(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), expected)
+    torch.save(small, tmp_path / "whole.pt")  # no mark of ours is left on a weight
+    assert "_is_param" not in vars(small.weight)

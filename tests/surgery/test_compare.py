@@ -120,3 +120,12 @@ def test_sparse_outputs_are_compared_as_dense_ones():
     one = torch.eye(3).to_sparse()
     assert compare(tensors(one), tensors([torch.eye(3)])).is_equal
     assert not compare(tensors(one), tensors([torch.ones(3, 3)])).is_equal
+
+
+def test_outputs_of_a_model_that_asks_for_gradients_itself_have_none():
+    class Asks(nn.Linear):
+        def forward(self, x):
+            with torch.enable_grad():
+                return super().forward(x)
+
+    assert not any(t.requires_grad for t in outputs(Asks(3, 2), torch.rand(4, 3)))

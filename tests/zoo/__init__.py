@@ -27,6 +27,7 @@ from . import (
     perceptrons,
     recurrent,
     reshapes,
+    selections,
     spatial,
     torch_attention,
     transformers,
@@ -49,6 +50,7 @@ ZOO: dict[str, Entry] = {
     **interfaces.ENTRIES,
     **couplings.ENTRIES,
     **messages.ENTRIES,
+    **selections.ENTRIES,
     **frequencies.ENTRIES,
 }
 

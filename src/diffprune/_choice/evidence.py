@@ -248,9 +248,11 @@ class Listener:
             seen = found.features(found.x.detach())
 
             def hear(gradient: Tensor) -> None:
-                u = found.features(gradient) * scale
+                u = by_example(found.features(gradient) * scale, count)
+                if len(u) < count:
+                    u = u / count**0.5
                 for tap in wanted:
-                    tap.hear(number, *(by_example(t, count)[:taken] for t in (seen, u)))
+                    tap.hear(number, by_example(seen, count)[:taken], u[:taken])
 
             x.register_hook(hear)
             return compute(x)
@@ -284,10 +286,17 @@ class Listener:
             tap.load_state_dict(saved)
 
     def heard(self, group: str) -> tuple[ReaderEvidence, ...]:
-        """What the readers of a group saw; none if some saw less than others."""
+        """What the readers of a group saw; none if some saw less than others.
+
+        Where one saw rows of no example in particular, such as those that a mask
+        picked, what all of them saw in a pass counts as one example.
+        """
         taps = [tap for tap in self._taps if tap.group == group and tap.rows]
-        found = tuple(tap.evidence() for tap in taps)
-        return found if len({len(one.activations) for one in found}) == 1 else ()
+        for by_pass in (False, True):
+            found = tuple(tap.evidence(by_pass=by_pass) for tap in taps)
+            if len({len(one.activations) for one in found}) == 1:
+                return found
+        return ()
 
 
 def _readers(
@@ -408,10 +417,15 @@ class _Tap:
             return products, eye.expand(len(x), -1, -1), u.sum(1)
         return x, u, torch.ones((), dtype=x.dtype, device=x.device)
 
-    def evidence(self) -> ReaderEvidence:
-        """All batches together; activations as differences from their means."""
-        mean = self._sums[0] / self._count
-        covariance = self._sums[1] / self._count - mean[:, None] * mean
+    def evidence(self, *, by_pass: bool) -> ReaderEvidence:
+        """All batches together; activations as differences from their means.
+
+        Args:
+            by_pass: Whether all examples of a pass count as one.
+        """
+        count = max(1, self._count)  # an expert that no row went to saw nothing
+        mean = self._sums[0] / count
+        covariance = self._sums[1] / count - mean[:, None] * mean
         activations = [
             x - total[..., None] * mean.to(x.dtype)
             if total.ndim
@@ -419,6 +433,9 @@ class _Tap:
             for x, _, total in self.rows
         ]
         gradients = [u for _, u, _ in self.rows]
+        if by_pass:  # a sum over examples varies by the root of their number
+            gradients = [(u / len(u) ** 0.5).flatten(0, 1)[None] for u in gradients]
+            activations = [x.flatten(0, 1)[None] for x in activations]
         return ReaderEvidence(covariance, _joined(activations), _joined(gradients))
 
 
@@ -435,13 +452,18 @@ def by_example(tensor: Tensor, count: int) -> Float[Tensor, "examples rows featu
 
     Examples are the first dimension, a factor of it, or the second one, as in models
     that take time first. Where neither is so, all rows count as those of one example.
+
+    Examples:
+        >>> by_example(torch.ones(6, 5), 3).shape, by_example(torch.ones(0, 5), 3).shape
+        (torch.Size([3, 2, 5]), torch.Size([3, 0, 5]))
     """
     features = tensor.shape[-1]
+    rows = tensor.shape[:-1].numel()
     if tensor.shape[0] % count == 0:
-        return tensor.reshape(count, -1, features)
+        return tensor.reshape(count, rows // count, features)
     if tensor.ndim > 2 and tensor.shape[1] == count:
-        return tensor.transpose(0, 1).reshape(count, -1, features)
-    return tensor.reshape(1, -1, features)
+        return tensor.transpose(0, 1).reshape(count, rows // count, features)
+    return tensor.reshape(1, rows, features)
 
 
 @final

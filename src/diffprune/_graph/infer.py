@@ -10,8 +10,9 @@ import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
+import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
@@ -37,11 +38,10 @@ from diffprune._graph.rule_api import (
     values_in,
 )
 from diffprune._graph.tracing import Trace
+from diffprune._graph.value_lengths import is_inlined
 from diffprune.errors import RuleError
 
 Environment: TypeAlias = dict[fx.Node, Any]
-
-_INLINED: Final = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
 @dataclass
@@ -111,7 +111,8 @@ def _named_values(model: nn.Module, algebra: Algebra[Frozen]) -> dict[str, Value
     parameters = model.named_parameters(remove_duplicate=False)
     for name, tensor in [*parameters, *model.named_buffers(remove_duplicate=False)]:
         axes = tuple(algebra.fresh(length) for length in tensor.shape)
-        named[name] = first.setdefault(id(tensor), Value(axes, name))
+        value = Value(axes, name, is_mask=tensor.dtype == torch.bool)
+        named[name] = first.setdefault(id(tensor), value)
     return named
 
 
@@ -150,7 +151,7 @@ class _Run:
             return self.solution.tensors[self.names[node.name]]
         if not isinstance(node.meta.get("val"), Tensor):
             return node.meta.get("val")
-        value = Value(self._fresh(node.meta["val"]))
+        (value,) = _as_values([self._fresh(node.meta["val"])], [node.meta["val"]])
         self._freeze_all([value], Frozen("an input of the model, or a constant"))
         return value
 
@@ -159,7 +160,7 @@ class _Run:
         kwargs: Any = fx.map_arg(node.kwargs, env.__getitem__)
         if node.target is operator.getitem:
             return args[0][args[1]]
-        if any(inlined in str(node.target) for inlined in _INLINED):
+        if is_inlined(node):
             inside = [isinstance(arg, fx.GraphModule) for arg in args].index(True)
             return self.graph(args[inside], args[inside + 1 :])
         results = node.meta.get("val")
@@ -174,18 +175,20 @@ class _Run:
         call = self._describe(node)
         op = cast("OpOverload", node.target)
         rule = find_rule(op, self.rules) or OpRule(_no_rule)
+        results = _tensors(node.meta["val"])
         try:
             axes = ask(rule.axes, call.where, call, *args, **kwargs)
-            outputs = _as_values(axes, len(call.shapes))
+            outputs = _as_values(axes, results)
         except Unsupported:
             rule = OpRule(_no_rule)
-            outputs = self._refuse(call, (args, tuple(kwargs.values())))
+            outputs = _as_values([call.fresh(*s) for s in call.shapes], results)
+            self._refuse(call, values_in((args, tuple(kwargs.values()), outputs)))
         call.rest_are_numbers()
         step = Step(op, functional_op(op), rule, call, args, kwargs, outputs, node)
         self.solution.steps.append(step)
         return outputs
 
-    def _refuse(self, call: Call, arguments: object) -> tuple[Value, ...]:
+    def _refuse(self, call: Call, values: Iterable[Value]) -> None:
         fix = (
             f"Teach it with `rules={{torch.ops.{call.where.op}: rule}}`, or leave "
             "these layers out with `freeze=[...]`."
@@ -198,12 +201,10 @@ class _Run:
             )
         if "." not in call.where.op:  # no op at all, such as what `vmap` calls
             fix = "Write it without `torch.vmap`, or leave these layers out."
-        outputs = tuple(Value(call.fresh(*shape)) for shape in call.shapes)
         reason = Frozen(
             "no rule says how this form of op maps channels", call.where, fix
         )
-        self._freeze_all([*values_in(arguments), *outputs], reason)
-        return outputs
+        self._freeze_all(values, reason)
 
     def _describe(self, node: fx.Node) -> Call:
         shapes = tuple(tuple(result.shape) for result in _tensors(node.meta["val"]))
@@ -301,10 +302,15 @@ def _no_rule(*_args: object, **_kwargs: object) -> Axes:
     raise Unsupported
 
 
-def _as_values(result: Axes | list[Axes], outputs: int) -> tuple[Value, ...]:
+def _as_values(
+    result: Axes | list[Axes], tensors: Sequence[Tensor]
+) -> tuple[Value, ...]:
     """A list has the axes of each output; a tuple those that all of them share."""
-    each = result if isinstance(result, list) else [result] * outputs
-    return tuple(map(Value, each))
+    each = result if isinstance(result, list) else [result] * len(tensors)
+    return tuple(
+        Value(axes, is_mask=tensor.dtype == torch.bool)
+        for axes, tensor in zip(each, tensors, strict=True)
+    )
 
 
 def _tensors(results: object) -> list[Tensor]:

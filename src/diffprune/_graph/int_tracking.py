@@ -375,6 +375,8 @@ class SizeTracker(TorchFunctionMode):
             return functools.reduce(
                 operator.mul, self._track_shape(args[0], args[0].shape), 1
             )
+        if func is Tensor.__setitem__ and isinstance(args[2], Tensor):
+            self._label_written(args[2], made)
         self._fix_lengths(func, args)
         integers = list(_integers((args, kwargs)))
         if any(isinstance(value, TrackedInt) for value in integers):
@@ -397,6 +399,14 @@ class SizeTracker(TorchFunctionMode):
             for number in integers:
                 if isinstance(number, TrackedInt):
                     number.used_as_number(number)
+
+    def _label_written(self, value: Tensor, made: Sequence[fx.Node]) -> None:
+        """Note the lengths in the view by which torch assigns without leading ones."""
+        for node in made:
+            if node.target is torch.ops.aten.view.default:
+                lengths = self._track_shape(value, value.shape)
+                kept = lengths[value.ndim - len(cast("list[int]", node.args[1])) :]
+                _notes(node)[LABEL] = [(plain(n), source_of(n)) for n in kept]
 
     def _fix_lengths(self, func: object, args: tuple[Any, ...]) -> None:
         """Note lengths that an op reads where no tracker sees it."""

@@ -25,6 +25,8 @@ MaskT = TypeVar("MaskT", bool, Tensor)
 MaskT_co = TypeVar("MaskT_co", bool, Tensor, covariant=True)
 
 SPATIAL: Final = "a position in space or time, not a channel"
+AS_POSITIONS: Final = "its units are used as positions in space or time"
+"""Of an axis made by something else, as channels that a convolution runs along."""
 
 
 class Unsupported(Exception):  # noqa: N818 - not an error: an answer
@@ -68,10 +70,13 @@ class Value:
     Attributes:
         axes: What each dimension is made of.
         name: Its name in the model, for parameters and buffers only.
+        is_mask: Whether it holds truth values, so that as an index it picks those
+            elements at which it is true.
     """
 
     axes: Axes
     name: str | None = None
+    is_mask: bool = False
 
     @property
     def shape(self) -> tuple[int, ...]:

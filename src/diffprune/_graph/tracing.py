@@ -33,6 +33,7 @@ from diffprune._graph.export_settings import answered_questions, lean_export
 from diffprune._graph.int_tracking import SizeLog, tracked_sizes
 from diffprune._graph.lines import line_of_failure
 from diffprune._graph.narrow_attention import narrow
+from diffprune._graph.value_lengths import settle_lengths_
 from diffprune.errors import ArgumentError, TraceError
 
 ExampleInputs: TypeAlias = Tensor | tuple[Any, ...] | Mapping[str, Any]
@@ -333,6 +334,8 @@ def _trace(model: nn.Module, inputs: ExampleInputs, *, training: bool) -> Trace:
             torch.no_grad(),
         ):
             exported = torch.export.export(model, args, kwargs, strict=False)
+            with torch_forked():
+                settle_lengths_(exported, (args, kwargs))
     except Exception as error:
         raise _explain(model, error) from error
     return _read(exported, log)
@@ -476,6 +479,11 @@ _BRANCHES: Final = (
     "leave it out here: `if not torch.compiler.is_exporting(): ...`. If not, prune the "
     "submodules that do not branch, with their own example inputs."
 )
+_SIZES: Final = (
+    "A size in its forward is computed from the values of a tensor, as "
+    "`pack_padded_sequence` does. Pad without packing while the model is traced, "
+    "or prune the submodules around it, with their own example inputs."
+)
 _HINTS: Final[Mapping[str, str]] = {
     "cache_utils": (
         "Its forward returns a cache, for generating text. Leave it out of what is "
@@ -485,14 +493,12 @@ _HINTS: Final[Mapping[str, str]] = {
         "Its forward returns an object that torch does not look into. Make it known: "
         "`torch.export.register_dataclass(TheClass)`, or return a tuple or a dict."
     ),
-    "but got FakeTensor": (
-        "A size in its forward is computed from the values of a tensor, as "
-        "`pack_padded_sequence` does. Pad without packing while the model is traced, "
-        "or prune the submodules around it, with their own example inputs."
-    ),
+    "but got FakeTensor": _SIZES,
+    "Could not extract specialized integer": _SIZES,
     "fake tensor in the exported program": (
-        "Its forward writes to a tensor behind the back of autograd, as `x.data` does. "
-        "Write `x.detach()`, or prune the submodules that do not."
+        "Its forward writes to a tensor behind the back of autograd, as `x.data` does, "
+        "or calls `torch.autograd.grad`. Write `x.detach()` for the former, or prune "
+        "the submodules that do neither, with their own example inputs."
     ),
     "higher order operator": (
         "Its forward calls `torch.cond` or a function like it, which chooses what runs "

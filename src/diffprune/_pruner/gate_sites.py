@@ -259,7 +259,7 @@ class Swap:
         self.turn.take()
         for place in self.places:
             self._originals.append((place, place.tensor))
-            _put(place, self.gating.gated(place.factors, place.tensor))
+            _put(place, as_parameter(self.gating.gated(place.factors, place.tensor)))
         return None
 
     @property
@@ -275,7 +275,7 @@ class Swap:
             if place.name == name and place.owner._parameters is held  # noqa: SLF001 - one of its own
         )
         with unseen_by_checkpoints():
-            return self.gating.gated(place.factors, place.tensor)
+            return as_parameter(self.gating.gated(place.factors, place.tensor))
 
     def leave(self, *_args: object) -> None:
         """After the module ran, or failed: it has its own parameters again."""
@@ -335,6 +335,18 @@ def _scales_inputs(module: nn.Module) -> bool:
 def runs_as_torch_has_it(module: nn.Module) -> bool:
     """Whether the forward of a layer is torch's own, which checkpoints nothing."""
     return type(module).forward.__module__.startswith("torch.")
+
+
+def as_parameter(tensor: Tensor) -> Tensor:
+    """Let `isinstance(tensor, nn.Parameter)` be true, which `get_parameter` asks.
+
+    Examples:
+        >>> isinstance(as_parameter(torch.ones(2) * 3), nn.Parameter)
+        True
+    """
+    if not torch.compiler.is_compiling():
+        tensor._is_param = True  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue] - torch's own mark
+    return tensor
 
 
 def _put(place: Place, tensor: Tensor) -> None:

@@ -237,7 +237,8 @@ def outputs(
         torch.no_grad(),
         draws(seed),
     ):
-        return tensors(model(*args, **kwargs))
+        # A model may ask for gradients itself, as one that returns forces does.
+        return [found.detach() for found in tensors(model(*args, **kwargs))]
 
 
 @contextmanager

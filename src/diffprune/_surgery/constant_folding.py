@@ -101,6 +101,8 @@ def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> dict[str, T
 def _constant_inputs(layer: nn.Module, x: Tensor) -> Float[Tensor, " n"]:
     dim = -len(layer.kernel_size) - 1 if isinstance(layer, _ConvNd) else -1
     elements = x.detach().movedim(dim, 0).flatten(1)
+    if not elements.numel():  # what a layer never saw is not known to be constant
+        return elements.new_full((len(elements),), torch.nan)
     first = elements[:, 0]
     return torch.where((elements == first[:, None]).all(1), first, torch.nan)
 

@@ -50,6 +50,16 @@ BODIES = {
         {},
     ),
     "rows by number": (lambda _, h: h[[1, 0]], {"first": 8}),
+    "rows by a mask": (lambda _, h: h[torch.tensor([True, False])], {"first": 8}),
+    "rows by a mask over axes": (
+        lambda _, h: h.unsqueeze(1)[torch.tensor([[True], [True]])],
+        {"first": 8},
+    ),
+    "units by a mask": (lambda _, h: h[:, torch.tensor([True] * 8)], {}),
+    "all by a mask": (
+        lambda _, h: h.masked_select(torch.tensor([True] * 8)).view(-1, 8),
+        {},
+    ),
 }
 
 

@@ -40,6 +40,13 @@ ROW_WISE = {
     "index_put one row": lambda _, h: h.index_put((ROWS,), h[0]),
     "index_put by a scalar": lambda _, h: h.index_put((ROWS[0],), h[1]),
     "assignment": lambda _, h: assigned(h),
+    "assignment by a mask": lambda _, h: masked(h, torch.tensor([True, False])),
+    "assignment by a mask over axes": lambda _, h: masked(
+        h.unsqueeze(1), torch.tensor([[True], [False]])
+    ).squeeze(1),
+    "index_put by rows of numbers": lambda _, h: h.index_put(
+        (torch.tensor([[1], [0]]),), h[0]
+    ),
 }
 INTO_A_MEMORY = {
     "index_add": lambda m, h: m.memory.index_add(0, ROWS, h),
@@ -71,6 +78,12 @@ NOT_ZERO = {
 def assigned(h):
     out = h.clone()
     out[ROWS] = h[:2]
+    return out
+
+
+def masked(h, mask):
+    out = h.clone()
+    out[mask] = h[0]
     return out
 
 
@@ -113,7 +126,15 @@ def test_a_sum_over_units_that_were_written_is_exact(between, x):
     assert check_removal(between(spread), x).model.first.out_features < 8
 
 
-def test_a_mask_over_rows_and_units_is_refused_in_words(between, reason):
+def test_a_mask_over_rows_and_units_keeps_them_whole(between, reason):
     model = between(lambda m, h: m.last(h.index_put((h > 1,), h.new_zeros(()))))
-    assert "no rule says" in reason(model)
-    assert "aten.index_put" in reason(model)
+    assert "picked by their position: `aten.index_put`" in reason(model)
+
+
+def test_what_is_assigned_may_have_leading_ones(between, sizes):
+    def assigned_to_the_first(m, h):
+        out = h.clone()
+        out[0] = h[None, 1:]
+        return m.last(out)
+
+    assert sizes(between(assigned_to_the_first)) == {"first": 8}

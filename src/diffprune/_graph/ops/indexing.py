@@ -185,20 +185,55 @@ def index_select(call: Call, x: Value, dim: int, index: Value) -> Axes:
 
 def index(call: Call, x: Value, indices: Sequence[Value | None]) -> Axes:
     """Elements picked by tensors of positions; axes without one stay."""
-    indexed = [dim for dim, picks in enumerate(indices) if picks is not None]
+    indexed = indexed_dims(indices)
     for dim in indexed:
         call.freeze(x.axes[dim], PICKED)
     kept = [dim for dim in range(len(x.axes)) if dim not in indexed]
-    adjacent = indexed == list(range(indexed[0], indexed[-1] + 1))
     out = list(call.fresh(*call.shape))
     added = len(out) - len(kept)
-    first = indexed[0] if adjacent else 0
+    first = indexed[0] if is_one_block(indexed) else 0
     places = [i for i in range(len(out)) if not first <= i < first + added]
     for place, dim in zip(places, kept, strict=True):
         out[place] = x.axes[dim]
     for place in set(range(len(out))) - set(places):
         call.freeze(out[place], PICKED)
     return tuple(out)
+
+
+def indexed_dims(indices: Sequence[Value | None]) -> list[int]:
+    """The dimensions that positions are given for: a mask gives as many as it has.
+
+    Examples:
+        >>> mask = Value(((), ()), is_mask=True)
+        >>> indexed_dims([None, Value(((),))]), indexed_dims([mask, None])
+        ([1], [0, 1])
+    """
+    dims, dim = list[int](), 0
+    for picks in indices:
+        width = len(picks.axes) if picks is not None and picks.is_mask else 1
+        if picks is not None:
+            dims.extend(range(dim, dim + width))
+        dim += width
+    return dims
+
+
+def is_one_block(dims: Sequence[int]) -> bool:
+    """Whether dimensions follow each other; what is picked then takes their place."""
+    return list(dims) == list(range(dims[0], dims[-1] + 1))
+
+
+def all_places(call: Call, x: Value) -> list[Axes]:
+    """Numbers of the elements that are not zero."""
+    for axis in x.axes:
+        call.freeze(axis, PICKED)
+    return [call.frozen(PICKED, *shape) for shape in call.shapes]
+
+
+def all_picked(call: Call, x: Value, mask: Value) -> Axes:
+    """The elements at which a mask is true, in a row."""
+    for axis in (*x.axes, *mask.axes):
+        call.freeze(axis, PICKED)
+    return call.frozen(PICKED, *call.shape)
 
 
 def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -> Axes:
@@ -245,4 +280,9 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.index_select: OpRule(index_select, zeros=zero_if_first),
     aten.index: OpRule(index, zeros=zero_if_first),
     aten.gather: OpRule(gather, zeros=zero_if_first),
+    aten.where.default: OpRule(all_places),
+    aten.nonzero: OpRule(all_places),
+    aten.nonzero_numpy: OpRule(all_places),
+    aten.argwhere: OpRule(all_places),
+    aten.masked_select: OpRule(all_picked),
 }

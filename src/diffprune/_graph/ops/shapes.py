@@ -202,9 +202,12 @@ def repeat_interleave(
     axes = list(x.axes)
     if dim is None or isinstance(times, Value):
         why = "repeated a number of times known only at run time"
-        for axis in axes:
+        for axis in axes if dim is None else [axes[dim]]:
             call.freeze(axis, why)
-        return call.frozen(why, *call.shape)
+        if dim is None:
+            return call.frozen(why, *call.shape)
+        (axes[dim],) = call.frozen(why, call.shape[dim])
+        return tuple(axes)
     (copies,) = call.fresh(times)
     call.require(times, copies)
     axes[dim] = (*axes[dim], *copies)

@@ -9,6 +9,7 @@ import torch
 from diffprune._graph.axes import Atom, size
 from diffprune._graph.ops.zero_rules import zero_if_first
 from diffprune._graph.rule_api import (
+    AS_POSITIONS,
     SPATIAL,
     Anything,
     Axes,
@@ -23,6 +24,7 @@ from diffprune._graph.rule_api import (
 )
 
 aten = torch.ops.aten
+COORDINATES: Final = "coordinates of places, not channels"
 _RANK: Final = re.compile(r"([123])d")
 
 
@@ -30,7 +32,7 @@ def resample(call: Call, x: Value, *_args: Anything, **_more: Anything) -> Axes:
     """Pooling, interpolation: new spatial axes, channels as they were."""
     first_spatial = len(x.axes) - int(_RANK.findall(call.where.op)[0])
     for axis in x.axes[first_spatial:]:
-        call.freeze(axis, SPATIAL)
+        call.freeze(axis, AS_POSITIONS)
     spatial = call.frozen(SPATIAL, *call.shape[first_spatial:])
     return (*x.axes[:first_spatial], *spatial)
 
@@ -44,7 +46,7 @@ def pad(
         dim = len(out) - 1 - i
         before, after = amounts[2 * i], amounts[2 * i + 1]
         if before or after:
-            call.freeze(out[dim], SPATIAL)
+            call.freeze(out[dim], AS_POSITIONS)
             (out[dim],) = call.frozen(SPATIAL, size(out[dim]) + before + after)
     return tuple(out)
 
@@ -52,9 +54,9 @@ def pad(
 def grid_sample(call: Call, x: Value, grid: Value, *_args: Anything) -> Axes:
     """Pixels looked up at computed places; channels as they were."""
     for axis in x.axes[2:]:
-        call.freeze(axis, SPATIAL)
+        call.freeze(axis, AS_POSITIONS)
     call.unify(x.axes[0], grid.axes[0])
-    call.freeze(grid.axes[-1], SPATIAL)
+    call.freeze(grid.axes[-1], COORDINATES)
     return (*x.axes[:2], *grid.axes[1:-1])
 
 
@@ -65,14 +67,14 @@ def affine_grid(
     call.require(shape[0], transforms.axes[0])
     call.integers.clear()
     for axis in transforms.axes[1:]:
-        call.freeze(axis, SPATIAL)
+        call.freeze(axis, COORDINATES)
     return (transforms.axes[0], *call.frozen(SPATIAL, *call.shape[1:]))
 
 
 def unfold(call: Call, x: Value, kernel: Sequence[int], *_args: Anything) -> Axes:
     """y[n, (c k l), p] = patches of x[n, c, h, w]."""
     for axis in x.axes[2:]:
-        call.freeze(axis, SPATIAL)
+        call.freeze(axis, AS_POSITIONS)
     rows, columns, places = call.frozen(SPATIAL, *kernel, call.shape[-1])
     return (x.axes[0], (*x.axes[1], *rows, *columns), places)
 

@@ -7,7 +7,7 @@ from typing import Final
 import torch
 
 from diffprune._graph.axes import Atom, size
-from diffprune._graph.ops.indexing import PICKED, along
+from diffprune._graph.ops.indexing import PICKED, along, indexed_dims, is_one_block
 from diffprune._graph.ops.zero_rules import all_of, zero_if_first
 from diffprune._graph.rule_api import (
     Anything,
@@ -18,7 +18,6 @@ from diffprune._graph.rule_api import (
     Op,
     OpRule,
     Step,
-    Unsupported,
     Value,
     Zeros,
 )
@@ -78,16 +77,13 @@ def put(
     *_accumulate: Anything,
 ) -> Axes:  # fmt: skip
     """x, with values at numbered places of some axes; axes without numbers stay."""
-    numbers = {dim: picks for dim, picks in enumerate(indices) if picks is not None}
-    picked = max(len(picks.axes) for picks in numbers.values())
-    if picked > 1:
-        raise Unsupported  # a mask over several axes looks the same as rows of numbers
-    indexed = [*numbers]
+    given = [picks for picks in indices if picks is not None]
+    picked = max(1 if picks.is_mask else len(picks.axes) for picks in given)
+    indexed = indexed_dims(indices)
     for dim in indexed:
         call.freeze(x.axes[dim], PICKED)
-    is_one_block = indexed == list(range(indexed[0], indexed[-1] + 1))
     kept = [axis for dim, axis in enumerate(x.axes) if dim not in indexed]
-    first = indexed[0] if is_one_block else 0
+    first = indexed[0] if is_one_block(indexed) else 0
     target = [*kept[:first], *[None] * picked, *kept[first:]]
     for axis, written in zip(reversed(target), reversed(values.axes), strict=False):
         if axis is None:
