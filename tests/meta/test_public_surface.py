@@ -82,7 +82,7 @@ SURFACE = {
         "Rule": "",
         "Step": "op packet rule call args kwargs outputs node",
         "Unsupported": "",
-        "Value": "axes name",
+        "Value": "axes name is_mask",
         "Zeros": "*args **kwargs",
         "always_zero": "zeros step",
         "never_zero": "zeros step",
