@@ -66,6 +66,12 @@ def test_widths_are_multiples(round_to):
     assert sum(widths) <= 40
 
 
+def test_widths_are_multiples_where_one_more_leaves_for_others():
+    # The first two of ten leave to make it eight: were two more to leave, it was six.
+    groups = leaving([3.0] * 10, [1.0] * 9)
+    assert allocate(groups, line(2, 1, most=22), round_to=4) == [8, 4]
+
+
 def test_nothing_leaves_when_all_fits():
     assert allocate(leaving([1.0] * 5, [1.0] * 6), area(30)) == [5, 6]
 

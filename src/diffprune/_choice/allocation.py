@@ -82,7 +82,7 @@ def allocate(
     if not costs.fit(_tensor(widths)):  # the limits need more than the floors allow
         removals += _removals(leaving, widths, lowest, costs, round_to)
         widths = _widths(sizes, removals)
-    return _thrifty(*_given_back(widths, removals, costs), lowest, costs)
+    return _thrifty(*_given_back(widths, removals, costs), lowest, costs, round_to)
 
 
 @dataclass(frozen=True)
@@ -160,10 +160,12 @@ def _thrifty(
     removals: Sequence[_Removal],
     lowest: Sequence[int],
     costs: Costs,
+    round_to: int,
 ) -> list[int]:
     """Where much is left over, let one more leave if others can then come back."""
     best, used = widths, _most_used(widths, costs)
-    counts = {removal.group: removal.count for removal in removals}
+    # The first units to leave a group may be few: those beyond a multiple.
+    counts = {one.group: max(one.count, round_to) for one in removals}
     for group in [*counts][:_TRIES]:
         narrower = [*widths]
         narrower[group] -= counts[group]
