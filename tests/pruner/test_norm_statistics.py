@@ -65,6 +65,17 @@ def test_a_norm_that_is_frozen_or_keeps_none_is_left_alone():
     assert torch.equal(without.running_mean, torch.zeros(3))
 
 
+def test_a_norm_without_momentum_keeps_its_statistics_until_it_has_seen_others():
+    norm = nn.BatchNorm1d(3, momentum=None)
+    norm(BATCHES[0])
+    before = norm.running_mean.clone()
+    NormStatistics(norm).forget_()
+    norm.eval()(BATCHES[1])
+    assert torch.equal(norm.running_mean, before)
+    norm.train()(BATCHES[1])
+    torch.testing.assert_close(norm.running_mean, BATCHES[1].mean(0))
+
+
 def conv_net():
     torch.manual_seed(0)
     return nn.Sequential(

@@ -66,9 +66,12 @@ class NormStatistics:
         self._age = 0
         self._before = {name: Statistics.of(norm) for name, norm in self._norms()}
         for norm in self._model.modules():
-            # Without a momentum, a norm takes the plain mean of what it counts.
-            if isinstance(norm, _BatchNorm) and norm.momentum is None:
-                norm.reset_running_stats()
+            if not isinstance(norm, _BatchNorm) or norm.momentum is not None:
+                continue
+            # Without a momentum, a norm takes the plain mean of what it counts. So the
+            # next batch replaces the statistics; in eval mode they stay.
+            if norm.num_batches_tracked is not None:
+                norm.num_batches_tracked.zero_()
 
     def trust_(self) -> None:
         """Take the statistics as they are: somebody has estimated them anew."""
