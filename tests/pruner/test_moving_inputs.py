@@ -87,6 +87,14 @@ def test_a_forward_of_the_users_own_is_what_is_checked():
     assert "forward" in vars(model)
 
 
+def test_inputs_of_a_model_whose_parameters_are_all_complex_stay():
+    layers = [nn.Linear(n, m, dtype=torch.complex64) for n, m in ((4, 6), (6, 2))]
+    x = torch.rand(2, 4, dtype=torch.complex64)
+    pruner = dp.Pruner(nn.Sequential(*layers), x, strength=1e-3)
+    pruner.finalize()
+    assert torch.equal(pruner.example_inputs, x)
+
+
 def budget():
     return {"budget": dp.Budget(macs=0.5, steps=10)}
 

@@ -13,15 +13,16 @@ from diffprune._graph import ExampleInputs
 
 @dataclass(frozen=True)
 class _Kind:
-    """Where the parameters of a model are, and their type: those of the first one."""
+    """Where the parameters of a model are, and the real type that goes with theirs."""
 
     device: torch.device
     dtype: torch.dtype
 
     @classmethod
     def of(cls, model: nn.Module) -> "_Kind":
-        like = next(p for p in model.parameters() if p.is_floating_point())
-        return cls(like.device, like.dtype)
+        numbers = [p for p in model.parameters() if p.is_floating_point()]
+        like = next(iter(numbers or model.parameters()))  # all of them may be complex
+        return cls(like.device, like.dtype.to_real())
 
 
 @final
