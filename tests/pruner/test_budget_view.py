@@ -149,3 +149,20 @@ def test_a_gate_on_what_cannot_be_cut_is_left_to_strengths():
     model = nn.Sequential(nn.Linear(3, 5), dp.Gate(5), nn.Linear(5, 2), dp.Gate(2))
     with pytest.raises(ArgumentError, match="what gate `3` closes cannot be removed"):
         dp.Pruner(model, torch.rand(2, 3), budget=dp.Budget(macs=0.9, steps=STEPS))
+
+
+class Beside(nn.Module):
+    """Two layers whose outputs are added, one of them behind a gate."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2, self.gate = nn.Linear(5, 7), nn.Linear(5, 7), dp.Gate(7)
+        self.fc3 = nn.Linear(7, 2)
+
+    def forward(self, x):
+        return self.fc3(self.fc1(x) + self.gate(self.fc2(x)))
+
+
+def test_a_gate_beside_what_has_none_is_left_to_strengths():
+    with pytest.raises(ArgumentError, match="what gate `gate` closes stays"):
+        dp.Pruner(Beside(), torch.rand(2, 5), budget=dp.Budget(macs=0.6, steps=STEPS))

@@ -175,9 +175,29 @@ class UserGates:
             "of a fresh model."
         )
 
-    def network(self, model: nn.Module, inputs: ExampleInputs, _: Groups) -> Network:
-        """The model as it will be in use, without gates: what costs are about."""
-        return placed_network(model, inputs, named_gates(model), self._find)
+    def network(
+        self, model: nn.Module, inputs: ExampleInputs, groups: Groups
+    ) -> Network:
+        """The model as it will be in use, without gates: what costs are about.
+
+        Raises:
+            ArgumentError: If gates share their units, or closing one removes nothing.
+        """
+        found = placed_network(model, inputs, named_gates(model), self._find)
+        # The only unit of a gate stays, whatever closes.
+        keep = {
+            name: (torch.arange(size) > 0) | (size == 1)
+            for name, size in self._sizes.items()
+        }
+        stays = self.cut(model, groups, keep).gates
+        for name, units in keep.items():
+            if not torch.equal(stays[name], units):
+                raise ArgumentError(
+                    f"what gate `{name}` closes stays in the model, as where something "
+                    "that has no gate is added to it, so no budget can count on it.\n"
+                    "Put the gate behind the sum, or use `strength=`."
+                )
+        return found
 
 
 def selection_of(gate: BaseGate) -> InputSelection:
