@@ -226,6 +226,17 @@ def test_budgets_in_turn_leave_a_plain_model_each():
     torch.testing.assert_close(small(X), met[0.2].eval()(X))
 
 
+@pytest.mark.parametrize("steps", [1, 10, 25])
+def test_a_run_that_ends_early_meets_all_its_budgets(steps):
+    budgets = [dp.Budget(macs=part, steps=20) for part in (0.5, 0.2)]
+    pruner, optimizer = begin(budgets)
+    whole = pruner.groups.macs()
+    train(pruner, optimizer, steps)
+    with pytest.warns(UserWarning, match="the last budget was met only now, after"):
+        small = pruner.finalize(optimizer)
+    assert 0.97 * 0.2 <= dp.find_groups(small, X[:4]).macs() / whole <= 0.2
+
+
 RESUMED = dp.Budget(macs=0.2, parameters=0.3, steps=STEPS)
 SAVED = (2, 11, 30)
 

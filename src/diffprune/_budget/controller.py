@@ -199,7 +199,9 @@ class Controller:
 
     @torch.no_grad()
     def finish(self) -> Masks | None:
-        """Meet the budget now, if that is still to be done; what is to go for it."""
+        """Meet now the next budget that is still to be met; what is to go for it."""
+        if not self.is_closing and not self.is_settled:
+            self._next_(self._start)
         return self._close_rest_() if self.is_closing else None
 
     @torch.no_grad()

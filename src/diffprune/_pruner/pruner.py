@@ -688,21 +688,27 @@ class Pruner(Generic[ModuleT]):
             self._measuring.listen_(for_refit=pays(self.model, is_trained=is_trained))
 
     def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
-        """Meet a budget at the end of a run that was too short for it."""
-        keep = self._steer_(controller, lambda: Tick(controller.finish())).keep
-        if keep is None:
+        """Meet the budgets that a run has ended before, be there one or several."""
+        is_late = False
+        while keep := self._steer_(controller, lambda: Tick(controller.finish())).keep:
+            record = self._remove_(controller, keep, optimizers)
+            self._after_removal_(record)
+            is_late = True
+            if record is None and controller.is_closing:
+                break  # nothing is left that could go
+        if not is_late:
             return
-        record = self._remove_(controller, keep, optimizers)
-        self._after_removal_(record)
+        count = len(controller.budgets)
         advice = (
-            "Give it the number of steps that you train for: "
-            f"`Budget(..., steps={self.steps})`."
+            f"Give {'it' if count == 1 else 'each of them'} the number of steps that "
+            f"you train for: `Budget(..., steps={max(1, self.steps // count)})`."
             if self.steps
             else "Type `pruner.step(optimizer)` after every `optimizer.step()`."
         )
         warnings.warn(
-            f"the budget was met only now, after {self.steps} steps of the pruner, and "
-            f"nothing has recovered from it. {advice}",
+            f"the {'' if count == 1 else 'last '}budget was met only now, after "
+            f"{self.steps} steps of the pruner, and nothing has recovered from it. "
+            f"{advice}",
             stacklevel=3,
         )
 
