@@ -56,6 +56,23 @@ def test_a_number_per_example_needs_a_number_of_examples():
     assert make_limits([Budget(macs=0.5, parameters=30)], network)
 
 
+@pytest.mark.parametrize("asked", [0.5, 50])
+def test_what_a_model_does_not_cost_cannot_be_limited(asked):
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.scale = nn.Embedding(5, 6), nn.Parameter(torch.ones(6))
+
+        def forward(self, x):
+            return (self.table(x) * self.scale).sum(-1)
+
+    x = torch.tensor([1, 2])
+    groups = find_groups(Product(), x)
+    network = Network(Product(), x, groups, tuple(groups))
+    with pytest.raises(ArgumentError, match="no macs that could be limited"):
+        make_limits([Budget(macs=asked)], network)
+
+
 def test_a_tiny_share_of_the_latency_may_have_been_meant_in_seconds(network):
     ((macs,),) = make_limits([Budget(macs=0.005)], network)
     limit = replace(macs, name="latency")

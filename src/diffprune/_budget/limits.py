@@ -111,8 +111,9 @@ def make_limits(
     """The limits of each budget; a cost that appears twice is worked out once.
 
     Raises:
-        ArgumentError: If a cost per example is limited to a number, and the number of
-            examples in the example inputs cannot be told.
+        ArgumentError: If the model costs nothing that could be limited, or a cost per
+            example is limited to a number, and the number of examples in the example
+            inputs cannot be told.
     """
     asked = [budget.asked() for budget in budgets]
     names = [name for name in COSTS if any(name in one for one in asked)]
@@ -126,6 +127,11 @@ def make_limits(
         if name in PER_EXAMPLE
     }
     wholes = {name: float(cost(network.widths())) for name, cost in costs.items()}
+    if free := [name for name, whole in wholes.items() if not whole]:
+        raise ArgumentError(
+            f"the model has no {free[0]} that could be limited.\nLeave out "
+            f"`{free[0]}=`, and limit something else, such as `parameters=0.3`."
+        )
     return tuple(
         tuple(
             Limit(n, amount, costs[n], wholes[n], absolute(amount, wholes[n], n))
