@@ -35,17 +35,22 @@ def network():
     return Network(model, x, groups, tuple(groups))
 
 
-@pytest.fixture
-def elements(monkeypatch):
-    """An op takes as many seconds as it has elements; a model takes a thousand."""
+def set_clock(monkeypatch, model):
+    """An op takes as many seconds as it has elements; a model takes so many."""
 
     def seconds(run, *_):
         args = getattr(run, "args", ())
         tensors = [t for t in pytree.tree_leaves(args) if isinstance(t, torch.Tensor)]
-        return float(sum(t.numel() for t in tensors)) or 1000.0
+        return float(sum(t.numel() for t in tensors)) or model
 
     monkeypatch.setattr(timing, "best_seconds", seconds)
     monkeypatch.setattr("diffprune._costs.latency.best_seconds", seconds)
+
+
+@pytest.fixture
+def elements(monkeypatch):
+    """An op takes as many seconds as it has elements; a model takes a thousand."""
+    set_clock(monkeypatch, 1000.0)
 
 
 def expected(width):
@@ -77,6 +82,16 @@ def test_times_that_grow_with_widths_are_interpolated_exactly(
 def test_the_whole_model_takes_what_was_measured(network, elements, tmp_path):
     del elements
     assert float(latency(network, tmp_path)(network.widths())) == pytest.approx(1000.0)
+
+
+def test_a_model_that_takes_less_than_its_ops_never_takes_less_than_no_time(
+    network, tmp_path, monkeypatch
+):
+    set_clock(monkeypatch, 400.0)
+    predicted = latency(network, tmp_path)
+    assert float(predicted(network.widths())) == pytest.approx(400.0)
+    found = float(predicted(torch.tensor([1.0])))
+    assert found == pytest.approx(400.0 * expected(1) / expected(8))
 
 
 def test_predictions_are_differentiable(network, elements, tmp_path):

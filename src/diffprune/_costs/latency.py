@@ -101,9 +101,12 @@ def _calibrated(alone: Latency, network: Network, timings: Timings) -> Latency:
             timings.seconds(f"{n} {name}", lambda _, n=n: runs[n], THOROUGHLY) or 0.0
             for n in (0, 1)
         )
-    more = float(alone(network.widths()) - alone(widths))
+    ops = float(alone(network.widths()))
+    more = ops - float(alone(widths))
     factor = (whole - least) / more if more > 0 and whole > least else 1.0
-    rest = whole - factor * float(alone(network.widths()))
+    rest = whole - factor * ops
+    if rest < 0:  # or narrow models would take less than no time
+        factor, rest = whole / ops, 0.0
     return replace(alone, factor=factor, rest=rest)
 
 
