@@ -82,6 +82,20 @@ def test_steps_that_are_not_finite_are_not_heard():
     assert not any(order.is_compensated for order in found.values())
 
 
+@pytest.mark.parametrize("mean_square", [torch.inf, torch.nan])
+def test_a_step_that_overflowed_somewhere_is_heard_nowhere(mean_square):
+    model, halves = net(), [*zip(X.split(10), Y.split(10), strict=True)]
+    expected, nothing = observed(net(), halves)
+    observer = Observer(model, [*find_groups(model, X[:2])], 20, 0)
+    for scale, (x, y) in [(1e30, halves[1]), *((1.0, half) for half in halves)]:
+        assert not observer.is_ready
+        (scale * F.cross_entropy(model(x), y)).backward()
+        observer.end_step(None if scale == 1 else mean_square)
+    assert observer.is_ready
+    for name, found in observer.leaving(nothing).items():
+        assert torch.equal(found.worth, expected.leaving(nothing)[name].worth)
+
+
 def test_loss_scales_cancel_out():
     orders = []
     for scale in (1.0, 4096.0):

@@ -215,6 +215,7 @@ class Listener:
         found = [r for r in _readers(model, groups) if only is None or r[0] in only]
         self._taps = [_Tap(*reader, examples) for reader in found]
         self._examples, self._passes, self.count = examples, 0, 0
+        self._last_end = self.position
 
     @property
     def groups(self) -> set[str]:
@@ -273,6 +274,13 @@ class Listener:
         """Sum up what was heard since the last time, gradients times this factor."""
         for tap in self._taps:
             tap.end_batch(scale)
+        self._last_end = self.position
+
+    def forget_batch(self) -> None:
+        """What was heard since the last time tells nothing, and was not heard."""
+        for tap in self._taps:
+            tap.forget_batch()
+        self.return_to_(self._last_end)
 
     def state_dict(self) -> dict[str, Any]:
         """All that was heard, to continue in another process."""
@@ -281,7 +289,8 @@ class Listener:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from there."""
-        self.count, self._passes = state["count"], state["passes"]
+        self.return_to_((state["count"], state["passes"]))
+        self._last_end = self.position
         for tap, saved in zip(self._taps, state["taps"], strict=True):
             tap.load_state_dict(saved)
 
@@ -370,6 +379,10 @@ class _Tap:
             x, u = (torch.cat(parts, 1) for parts in zip(*calls, strict=True))
             if bool(x.isfinite().all() and u.isfinite().all()):
                 self._end_pass(x, u * scale)
+
+    def forget_batch(self) -> None:
+        """Leave out what was heard since the last time."""
+        self._heard.clear()
 
     def state_dict(self) -> dict[str, Any]:
         """What was summed up."""

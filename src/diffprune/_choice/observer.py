@@ -5,6 +5,7 @@ passes bring is heard on the way. No data and no loss function are needed.
 """
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
@@ -105,9 +106,13 @@ class Observer:
 
         Args:
             mean_square: That of the gradients of gate values in this step; what was
-                heard is put in proportion to it.
+                heard is put in proportion to it. If it is not finite, as where a scaled
+                loss overflows, nothing was heard.
         """
         passes, self._pending = max(1, self._pending), 0
+        if mean_square is not None and not math.isfinite(mean_square):
+            self._listener.forget_batch()
+            return
         scale = 1.0 if not mean_square else (passes / mean_square) ** 0.5
         self._listener.end_batch(scale)
 
