@@ -47,8 +47,8 @@ from diffprune._pruner.setup import (
     Heads,
     Schedule,
     check_model,
-    check_numbers,
     check_options,
+    check_reopen,
     check_same_budget,
     default_gate,
     make_controller,
@@ -162,7 +162,7 @@ class Pruner(Generic[ModuleT]):
         self._remove_every = REMOVE_EVERY if remove_every is None else remove_every
         reopen = REOPEN if reopen is None else reopen
         patience = PATIENCE if patience is None else patience
-        check_numbers(self._remove_every, reopen, patience, round_to)
+        check_reopen(reopen)
         check_model(model)
         self.steps = 0
         self._options = {

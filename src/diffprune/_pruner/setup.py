@@ -1,7 +1,6 @@
 """Turn the arguments of a `Pruner` into a gated model, strengths and a controller."""
 
 import fnmatch
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -12,7 +11,6 @@ from torch import nn
 from diffprune._budget import Budget, Controller
 from diffprune._budget.limits import Measured
 from diffprune._choice import Leaving
-from diffprune._core.arguments import count, number
 from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.types import Count
 from diffprune._costs.latency import measure_in_turns
@@ -270,19 +268,12 @@ def check_model(model: nn.Module) -> None:
     check_has_no_pruner(model)
 
 
-def check_numbers(
-    remove_every: Schedule, reopen: float, patience: int, round_to: int
-) -> None:
-    """Refuse numbers that cannot be meant.
+def check_reopen(reopen: float) -> None:
+    """Refuse a probability of units to be open that are closed.
 
     Raises:
-        ArgumentError: If there are such.
+        ArgumentError: If it is none.
     """
-    if not callable(remove_every):
-        count("remove_every", remove_every)
-    count("round_to", round_to)
-    count("patience", patience)
-    number("reopen", reopen, least=-math.inf)
     if not 0 <= reopen <= 0.5:
         raise ArgumentError(
             f"reopen is a probability of at most 1/2, got {reopen}: a unit that is "

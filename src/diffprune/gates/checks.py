@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Distribution
 
-from diffprune._core.arguments import check, count, number, shown
+from diffprune._core.arguments import check, number, shown
 from diffprune._core.types import Bool, Float, Int, Within
 from diffprune.errors import ArgumentError
 from diffprune.gates.functional import Activation
@@ -17,13 +17,8 @@ _WIDEST: Final = 10.0
 """Logits that start further apart are all saturated."""
 
 
-def check_units(
-    size: int, u: Activation, index: Int[Tensor, "..."] | None, min_open: int
-) -> None:
-    """Check what there is to gate."""
-    count("size", size)
-    count("min_open", min_open, least=0)
-    check("u", Activation, u)
+def check_units(size: int, u: Activation, index: Int[Tensor, "..."] | None) -> None:
+    """Check that there is something to gate."""
     if u == "softmax" and size == 1:
         raise ArgumentError(
             "softmax units compete, and a single unit has nothing to compete with.\n"
@@ -48,20 +43,10 @@ def _check_index(index: Int[Tensor, "..."], size: int) -> None:
 
 
 def check_ranges(
-    sigma: float,
-    dropout: float | None,
-    sharpness: float,
-    init_std: float,
-    beta_margin: float,
+    sigma: float, dropout: float | None, init_std: float, beta_margin: float
 ) -> None:
     """Check that each number lies where its formula is defined."""
-    number("sigma", sigma)
     number("init_std", init_std, most=_WIDEST)
-    if sharpness != math.inf:  # which makes a gate binary
-        number("sharpness", sharpness)
-    number("beta_margin", beta_margin)
-    if dropout is not None:
-        number("dropout", dropout, least=-math.inf)
     for name, spread in {"sigma": sigma, "init_std": init_std}.items():
         if not spread > 0:
             raise ArgumentError(
@@ -126,12 +111,6 @@ def check_parameter(name: str, value: float | Tensor, most: float = math.inf) ->
 
 def _is_between(value: Tensor, most: float) -> bool:
     return bool(((value >= 0) & (value <= most)).all())
-
-
-def check_start(start: str) -> None:
-    """Check that it says what the values are at first."""
-    if start not in {"one", "paper"}:
-        raise ArgumentError(f"start must be 'one' or 'paper', got {start!r}.")
 
 
 def check_base(

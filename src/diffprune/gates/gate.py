@@ -82,10 +82,9 @@ class Gate(BaseGate):
         start: Literal["one", "paper"] = "one",
     ) -> None:
         super().__init__(dim=dim, index=index)
-        checks.check_units(size, u, index, min_open)
-        checks.check_ranges(sigma, dropout, sharpness, init_std, beta_margin)
+        checks.check_units(size, u, index)
+        checks.check_ranges(sigma, dropout, init_std, beta_margin)
         checks.check_base(base, u, dropout, size)
-        checks.check_start(start)
         self.u: F.Activation = u
         self.sigma, self.base, self.min_open = sigma, base, min_open
         bound = 2 * init_std

@@ -16,20 +16,11 @@ from torch.optim import Optimizer
 from diffprune._budget import Budget
 from diffprune._core.door import check_given
 from diffprune._pruner import Pruner
-from diffprune._pruner.setup import (
-    PATIENCE,
-    REMOVE_EVERY,
-    REOPEN,
-    check_numbers,
-    check_options,
-)
+from diffprune._pruner.setup import REOPEN, check_options, check_reopen
 from diffprune._pruner.trained_by import APART
 from diffprune.errors import ArgumentError
 
 _OURS = "_diffprune_set_apart"
-_NUMBERS: dict[str, Any] = {
-    "remove_every": REMOVE_EVERY, "reopen": REOPEN, "patience": PATIENCE, "round_to": 1
-}  # fmt: skip
 
 
 def check_pruner_options(options: Mapping[str, object]) -> None:
@@ -46,7 +37,7 @@ def check_pruner_options(options: Mapping[str, object]) -> None:
     asked = {name: given.get(name) for name in ("strength", "budget", "on_budget")}
     when = {name: given.get(name) for name in ("remove_every", "reopen", "patience")}
     check_options(**asked, steps=given.get("steps"), **when)
-    check_numbers(**{name: given.get(name, usual) for name, usual in _NUMBERS.items()})
+    check_reopen(given.get("reopen", REOPEN))
 
 
 def check_processes(processes: int, kind: str, *, is_data_parallel: bool) -> None:
