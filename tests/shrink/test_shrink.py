@@ -604,3 +604,11 @@ def test_parts_that_are_computed_again_are_looked_at_like_others(reentrant):
         data = [(torch.rand(64, 8), torch.randint(3, (64,)))]
         found.append(dp.shrink(model, data, F.cross_entropy, HALF).state_dict())
     torch.testing.assert_close(*found, rtol=0, atol=0)
+
+
+def test_targets_may_be_empty_where_the_loss_needs_none():
+    data = [(torch.randn(8, 6), torch.empty(0)) for _ in range(4)]
+    model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 2))
+    budget = dp.Budget(macs=0.5)
+    small = dp.shrink(model, data, lambda y, _: y.square().mean(), budget)
+    assert small[0].out_features == 8

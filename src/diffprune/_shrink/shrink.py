@@ -355,7 +355,7 @@ class _MeanLoss:
                 f"{float(value.detach().mean())}, where a finite number is expected.\n"
                 f"{_cure(self._model)}"
             )
-        size = batch_size(targets)
+        size = max(1, batch_size(targets))  # a loss may need none
         self._total += float(value.detach().mean()) * size
         self._count += size
         self._batches += 1
