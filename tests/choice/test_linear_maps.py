@@ -84,6 +84,7 @@ def test_what_is_no_linear_map():
     for run in (
         lambda: torch.rand(2, 3, 4) @ torch.rand(2, 4, 5),
         lambda: torch.addmm(torch.rand(3, 5), torch.rand(3, 4), torch.rand(4, 5)),
+        lambda: torch.rand(4, 5).__rmatmul__(torch.rand(3, 4)),  # the weight first
         lambda: torch.rand(3).relu(),
     ):
         with pytest.raises(ValueError, match="unpack"):

@@ -19,10 +19,7 @@ Handler: TypeAlias = Callable[["FunctionCall"], Any]
 _COMPOSED: Final = frozenset(
     {"batch_norm", "instance_norm", "multi_head_attention_forward"}
 )
-_OTHER_NAMES: Final[Mapping[str, str]] = {
-    "__matmul__": "matmul",
-    "__rmatmul__": "matmul",
-}
+_OTHER_NAMES: Final[Mapping[str, str]] = {"__matmul__": "matmul"}
 
 
 @dataclass(frozen=True, eq=False)

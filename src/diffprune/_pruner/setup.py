@@ -197,8 +197,8 @@ class _Timed:
 
     def __call__(self, keep: Mapping[str, Keep]) -> dict[str, Measured]:
         """The latency with these units of each gate."""
-        models, inputs = [self.gated.without_gates(keep), self.whole], self.gated
-        times = measure_in_turns(models, inputs.example_inputs)
+        models = [self.gated.without_gates(keep), self.whole]
+        times = measure_in_turns(models, self.gated.example_inputs)
         return {"latency": Measured(*times)}
 
 
