@@ -33,7 +33,8 @@ class Gate(BaseGate):
         learn_dropout: Whether that rate is learned.
         sharpness: First value of the paper's zeta. The larger zeta is, the closer open
             values are to one.
-        learn_sharpness: Whether zeta is learned.
+        learn_sharpness: Whether zeta is learned. Where it is infinite, and the gate
+            binary, it is not.
         init_std: Spread of the truncated normal that the logits start from.
         beta_margin: The threshold, as a fraction of the smallest initial activation.
         dim: First dimension of the input that the gate covers.
@@ -91,7 +92,8 @@ class Gate(BaseGate):
         self.logits = nn.Parameter(
             nn.init.trunc_normal_(torch.empty(size), std=init_std, a=-bound, b=bound)
         )
-        self._state("raw_sharpness", sharpness, learned=learn_sharpness)
+        learned = learn_sharpness and sharpness < math.inf
+        self._state("raw_sharpness", sharpness, learned=learned)
         rate = None if dropout is None else math.log(dropout / (1 - dropout))
         self._state("log_noise_var", rate, learned=learn_dropout)
         self.register_buffer("background", torch.tensor(-torch.inf))
