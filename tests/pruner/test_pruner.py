@@ -500,6 +500,21 @@ def test_floors_hold_and_are_reported():
     assert "fc1 (at its floor)" in pruner.summary()
 
 
+@pytest.mark.parametrize("round_to", [1, 4])
+def test_a_gate_without_a_floor_keeps_what_a_layer_needs_to_run(round_to):
+    pruner, _ = make(gate=lambda g: dp.Gate(g.size, min_open=0), round_to=round_to)
+    close_(pruner, fc1=slice(11))
+    before = pruner.model.eval()(X)
+    assert pruner.finalize().fc1.out_features == round_to
+    torch.testing.assert_close(pruner.model(X), before)
+
+
+def test_gates_that_are_binary_from_the_start_lose_units():
+    pruner, optimizer = make(gate=lambda g: dp.Gate(g.size, sharpness=torch.inf))
+    close_(pruner, fc1=slice(6))
+    assert pruner.remove_closed_(optimizer).units["fc1"] == 5
+
+
 def test_widths_are_rounded_up():
     pruner, _ = make(round_to=4)
     close_(pruner, fc1=[0, 1, 2, 3, 4])

@@ -174,7 +174,8 @@ class GatedModel(Generic[ModuleT]):
     def cut(self, keep: Mapping[str, Keep]) -> Cut:
         """What a removal has to keep, everywhere, when each gate keeps these units.
 
-        Changes nothing. Widths that have to be multiples keep their best closed units.
+        Changes nothing. Widths that have to be multiples keep their best closed units,
+        and a gate whose units are all closed keeps one: no layer runs without any.
         """
         wide = {name: self._round_up(name, units.cpu()) for name, units in keep.items()}
         return self.placement.cut(self.model, self.groups, wide)
@@ -361,8 +362,8 @@ class GatedModel(Generic[ModuleT]):
         return [tensor for model in models for tensor in named_tensors(model).values()]
 
     def _round_up(self, name: str, keep: Keep) -> Keep:
-        """Keep the most promising closed units, where widths have to be multiples."""
-        width = -(-int(keep.sum()) // self._round_to) * self._round_to
+        """Keep the most promising closed units, where too few are open."""
+        width = -(-max(1, int(keep.sum())) // self._round_to) * self._round_to
         return widen(keep, width, self.gates[name].margin().detach().cpu())
 
     def _explained(
