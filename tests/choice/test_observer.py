@@ -131,6 +131,28 @@ def test_a_state_goes_on_in_another_process():
     assert len(rest.inputs) == len(whole.inputs)
 
 
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_pass_that_is_interrupted_is_no_longer_under_way(goes_on):
+    model = net()
+    observer = Observer(model, [*find_groups(model, X[:2])], 20, 0)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    handle = model[1].register_forward_hook(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model(X)
+    handle.remove()
+    if goes_on:
+        for half in (0, 1):
+            F.cross_entropy(model(X[half::2]), Y[half::2]).backward()
+            observer.end_step(None)
+        assert observer.is_ready
+        assert len(observer._listener.heard("0")[0].activations) == 20
+    observer.detach_()
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
 class Around(nn.Module):
     """A trainer calls it to run a training step, which calls it with its inputs."""
 

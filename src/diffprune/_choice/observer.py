@@ -109,6 +109,7 @@ class Observer:
                 heard is put in proportion to it. If it is not finite, as where a scaled
                 loss overflows, nothing was heard.
         """
+        self._end_calls_()
         passes, self._pending = max(1, self._pending), 0
         if mean_square is not None and not math.isfinite(mean_square):
             self._listener.forget_batch()
@@ -161,6 +162,13 @@ class Observer:
         """Take the hooks off the model."""
         for handle in self._handles:
             handle.remove()
+        self._end_calls_()
+
+    def _end_calls_(self) -> None:
+        """End forward passes that were interrupted: no hook runs after Ctrl-C."""
+        while self._calls:
+            if (call := self._calls.pop()) is not None:
+                call.end_()
 
     def _names(self) -> Callable[[Tensor], str]:
         """The first name of a weight, though it may be gated, or have several names."""
