@@ -26,7 +26,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diffprune._choice.examples import batch_size, from_few
-from diffprune._choice.forward import AtMap, Compute, names_of, run_watched
+from diffprune._choice.forward import (
+    AtMap,
+    Compute,
+    first_names,
+    names_of,
+    run_watched,
+)
 from diffprune._choice.linear_maps import LinearMap
 from diffprune._core.own_modes import own_modes
 from diffprune._core.recomputation import without_recomputing
@@ -41,6 +47,7 @@ from diffprune._graph import (
     unit_numbers,
 )
 from diffprune.errors import ArgumentError
+from diffprune.gates.gate import precise
 
 Batch: TypeAlias = tuple[ExampleInputs, Any]
 """Inputs of the model, and the targets of the loss."""
@@ -312,12 +319,11 @@ def _readers(
     model: nn.Module, groups: Iterable[PruneGroup]
 ) -> Iterator[tuple[str, str, Int[Tensor, "units elements"], int]]:
     """Weight, group, and which features of the weight's inputs belong to each unit."""
-    first = {id(tensor): name for name, tensor in reversed([*model.named_parameters()])}
-    named = dict(model.named_parameters(remove_duplicate=False))
+    first = first_names(model)
     seen = set[tuple[str, str]]()
     for group in groups:
         for place in group.axes:
-            weight = first.get(id(named.get(place.tensor)))
+            weight = first.get(place.tensor)
             if not place.is_read or weight is None or (weight, group.name) in seen:
                 continue
             numbers = unit_numbers(place.axis, group.atom)
@@ -369,8 +375,7 @@ class _Tap:
         if repeats > 1:  # a grouped convolution reads a unit in each of its groups
             starts = torch.arange(repeats) * self._length
             elements = (starts[:, None] + elements[:, None]).flatten(1)
-        rows = rows[..., elements.flatten().to(rows.device)]
-        return rows if rows.dtype == torch.float64 else rows.float()
+        return precise(rows[..., elements.flatten().to(rows.device)])
 
     def end_batch(self, scale: float) -> None:
         """Sum up what was heard: the same weight may have run several times."""

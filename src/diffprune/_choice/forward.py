@@ -86,3 +86,10 @@ def names_of(model: nn.Module) -> dict[int, str]:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         found.setdefault(id(tensor), name)
     return found
+
+
+def first_names(model: nn.Module) -> dict[str, str]:
+    """By every name of a parameter, the first it has."""
+    names = names_of(model)
+    named = model.named_parameters(remove_duplicate=False)
+    return {name: names[id(parameter)] for name, parameter in named}

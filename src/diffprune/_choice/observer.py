@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from diffprune._choice.evidence import GroupEvidence, Listener
 from diffprune._choice.examples import batch_size, first_examples
-from diffprune._choice.forward import watch_maps
+from diffprune._choice.forward import first_names, names_of, watch_maps
 from diffprune._choice.watch import Watch
 from diffprune._choice.worth import Leaving, order_units
 from diffprune._core.types import Float
@@ -172,14 +172,13 @@ class Observer:
 
     def _names(self) -> Callable[[Tensor], str]:
         """The first name of a weight, though it may be gated, or have several names."""
-        plain = _by_identity(self._model)
-        first = {name: plain[id(p)] for name, p in _parameters(self._model)}
+        plain, first = names_of(self._model), first_names(self._model)
 
         def name_of(weight: Tensor) -> str:
             if id(weight) in plain:
                 return plain[id(weight)]
             # While a layer runs, a gated weight is in the place of its own.
-            return first.get(_by_identity(self._model).get(id(weight), ""), "")
+            return first.get(names_of(self._model).get(id(weight), ""), "")
 
         return name_of
 
@@ -231,15 +230,6 @@ class _Call:
         if self._watch is not None:
             self._watch.__exit__(None, None, None)
             self._watch = None
-
-
-def _parameters(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    return [*model.named_parameters(remove_duplicate=False)]
-
-
-def _by_identity(model: nn.Module) -> dict[int, str]:
-    """The first name of every parameter."""
-    return {id(tensor): name for name, tensor in reversed(_parameters(model))}
 
 
 def _as_inputs(

@@ -17,7 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._choice.examples import from_few, joined
-from diffprune._choice.forward import Compute, computes, names_of, run_watched
+from diffprune._choice.forward import (
+    Compute,
+    computes,
+    first_names,
+    names_of,
+    run_watched,
+)
 from diffprune._choice.least_squares import RIDGE, Fit, LeastSquares
 from diffprune._choice.linear_maps import Convolution, LinearMap
 from diffprune._choice.lockstep import Pausable
@@ -34,6 +40,7 @@ from diffprune._graph import (
     unchanged,
 )
 from diffprune.errors import ArgumentError
+from diffprune.gates.gate import precise
 
 Kept: TypeAlias = Mapping[str, Mapping[int, Sequence[int]]]
 """For each tensor that shrank, the kept indices per dimension."""
@@ -178,13 +185,6 @@ def _returned(model: nn.Module, inputs: ExampleInputs) -> object:
     return model(*args, **kwargs)
 
 
-def _first_names(model: nn.Module) -> dict[str, str]:
-    """By every name of a parameter, the first it has."""
-    names = names_of(model)
-    named = model.named_parameters(remove_duplicate=False)
-    return {name: names[id(parameter)] for name, parameter in named}
-
-
 def _uses(model: nn.Module, inputs: ExampleInputs) -> _Uses:
     """Watch one forward pass."""
     names, maps = names_of(model), Counter[str]()
@@ -258,7 +258,7 @@ class _Session:
 
     def result(self, read: Collection[str]) -> Refit:
         """What was done; of the weights that lost inputs, why some were left."""
-        first = _first_names(self._whole)
+        first = first_names(self._whole)
         lost = {first.get(name, name) for name in read if name in self._kept}
         done = {reader.weight for reader in self._readers}
         why = "because it is not the plain weight of a linear map or a convolution"
@@ -285,7 +285,7 @@ class _Session:
                 if found.bias is not None:
                     aims = aims - found.bias.view(bare.shape[1:])
                 inputs = self._kept_inputs(name, found, found.inputs(y, rows))
-                sums[name].add(_wide(inputs), self._kept_outputs(name, found, aims))
+                sums[name].add(precise(inputs), self._kept_outputs(name, found, aims))
             return y
 
         for called, inputs in batches if self._uses.shared else ():
@@ -319,7 +319,7 @@ class _Session:
         index = found.kept_outputs(self._kept.get(name, {}))
         flat = outputs.flatten(1)
         flat = flat if index is None else flat[:, list(index)]
-        return _wide(flat.unflatten(1, (groups, -1)))
+        return precise(flat.unflatten(1, (groups, -1)))
 
     def fit_in_order_(self, batches: _Named) -> None:
         """Fit all others in the order they run, on what the small network gives."""
@@ -416,7 +416,7 @@ class _Session:
             inputs = stop.map.inputs(whole.y, rows)
             aims = whole.map.outputs(whole.y, rows)
             groups = inputs.shape[1]
-            sums.add(_wide(inputs), self._kept_outputs(name, whole.map, aims, groups))
+            sums.add(precise(inputs), self._kept_outputs(name, whole.map, aims, groups))
         if not self._has_rows(name, sums, start.shape[1]):
             return
         offset = None if is_before_norm else first.bias
@@ -468,7 +468,7 @@ class _Session:
 def _estimate_statistics_(stops: Sequence[_Stop]) -> tuple[Tensor, ...]:
     """Write the statistics of what waits at a norm; which tensors these are."""
     assert stops[0].statistics is not None  # noqa: S101 - it waits at a norm
-    rows = [_wide(stop.x.movedim(1, -1).flatten(0, -2)) for stop in stops]
+    rows = [precise(stop.x.movedim(1, -1).flatten(0, -2)) for stop in stops]
     rows = [some[some.isfinite().all(1)] for some in rows]
     count = sum(map(len, rows))
     if not count:
@@ -507,8 +507,3 @@ def _rows(found: LinearMap, y: Tensor, batches: int) -> Int[Tensor, " rows"]:
     generator = torch.Generator().manual_seed(count)
     chosen = torch.randperm(count, generator=generator)[:most]
     return chosen.sort().values.to(y.device)
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    """At least in single precision."""
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
