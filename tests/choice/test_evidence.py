@@ -6,8 +6,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from diffprune import find_groups
-from diffprune._choice import evidence as evidence_module
-from diffprune._choice.evidence import by_example, measure
+from diffprune._choice import listener as listener_module
+from diffprune._choice.evidence import measure
+from diffprune._choice.listener import by_example
 from diffprune._choice.worth import order_units
 from diffprune._surgery.compare import tensors
 from zoo import ZOO, analysed
@@ -73,7 +74,7 @@ def test_rows_are_summed_up_where_there_are_many_and_nothing_is_lost(monkeypatch
     (short,) = measure(model, groups, [more], square)
     assert short.readers[0].activations.shape == (12, 6, 6)
     monkeypatch.setattr(
-        evidence_module._Tap, "_compressed", lambda _, x, u: (x, u, torch.ones(()))
+        listener_module._Tap, "_compressed", lambda _, x, u: (x, u, torch.ones(()))
     )
     (long,) = measure(model, groups, [more], square)
     assert long.readers[0].activations.shape == (12, 30, 6)
@@ -84,7 +85,7 @@ def test_rows_are_summed_up_where_there_are_many_and_nothing_is_lost(monkeypatch
 
 def test_too_many_numbers_are_sampled(monkeypatch):
     model, x, y = two_readers()
-    monkeypatch.setattr(evidence_module, "_MOST_NUMBERS", 12 * 6 * 2)
+    monkeypatch.setattr(listener_module, "_MOST_NUMBERS", 12 * 6 * 2)
     (group,) = measure(model, find_groups(model, x[:2]), [(x, y)], square)
     assert group.readers[0].activations.shape == (12, 2, 6)
     # Sampled rows stand for the others.

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffprune._choice.evidence import GroupEvidence, ReaderEvidence
+from diffprune._choice.evidence import GroupEvidence
+from diffprune._choice.listener import ReaderEvidence
 from diffprune._choice.worth import RIDGE, order_units
 
 

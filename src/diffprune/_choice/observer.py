@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from diffprune._choice.evidence import GroupEvidence, Listener
+from diffprune._choice.evidence import GroupEvidence
 from diffprune._choice.examples import batch_size, first_examples
 from diffprune._choice.forward import first_names, names_of, watch_maps
+from diffprune._choice.listener import Listener
 from diffprune._choice.watch import Watch
 from diffprune._choice.worth import Leaving, order_units
 from diffprune._core.types import Float

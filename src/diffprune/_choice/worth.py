@@ -12,7 +12,8 @@ from typing import Final, final
 import torch
 from torch import Tensor
 
-from diffprune._choice.evidence import GroupEvidence, ReaderEvidence
+from diffprune._choice.evidence import GroupEvidence
+from diffprune._choice.listener import ReaderEvidence
 from diffprune._core.types import Bool, Float, Int
 
 RIDGE: Final = 1e-2
