@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from diffprune._costs.latency import latency, measure
+from diffprune._costs.latency import latency, measure_in_turns
 from diffprune._costs.network import Network
 from diffprune._graph import find_groups
 from diffprune._surgery import apply_plan, plan_removal
@@ -42,7 +42,8 @@ def compare() -> dict[str, object]:
             units[:2] = True
         small = apply_plan(model, plan_removal(groups, keep=keep))
         widths = torch.tensor([float(units.sum()) for units in keep.values()])
-        rows.append((part, 1e3 * float(predicted(widths)), 1e3 * measure(small, x)))
+        (seconds,) = measure_in_turns([small], x)
+        rows.append((part, 1e3 * float(predicted(widths)), 1e3 * seconds))
     return {
         "network": "resnet18, one image of 224 pixels, one thread",
         "processor_seconds": processor,

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Protocol
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from diffprune._budget.budget import Budget
-from diffprune._choice.allocation import Costs
+from diffprune._choice.allocation import Costs, Widths
 from diffprune._core.amounts import Amount, absolute, is_fraction
 from diffprune._core.types import Float
 from diffprune._costs.counts import file_size, macs, memory, parameters
@@ -18,8 +18,6 @@ from diffprune._costs.network import Network
 from diffprune._costs.polynomial import Polynomial
 from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError
-
-Widths: TypeAlias = Float[Tensor, " groups"]
 
 PER_EXAMPLE: Final = ("macs", "memory")
 """Costs of a forward pass, in proportion to the batch."""

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from diffprune._budget.gate_control import is_present, open_units, set_open_
-from diffprune._budget.limits import Limit, Widths, as_costs
-from diffprune._choice.allocation import FLOOR, WASTE, allocate
+from diffprune._budget.limits import Limit, as_costs
+from diffprune._choice.allocation import FLOOR, WASTE, Widths, allocate, as_widths
 from diffprune._choice.worth import Leaving
 from diffprune._core.types import Bool
 from diffprune._surgery.keep_masks import widen
@@ -60,7 +60,7 @@ class UnitSelection:
 
     def least(self) -> Widths:
         """The smallest widths that there can be."""
-        return self._rounded(torch.tensor(self._floors(), dtype=torch.float64))
+        return self._rounded(as_widths(self._floors()))
 
     def set_(self, keep: Masks) -> None:
         """Open these units and close the others."""
@@ -163,9 +163,9 @@ class UnitSelection:
 
     def _rounded(self, widths: Widths) -> Widths:
         """Multiples that are at least as wide, as far as there are units."""
-        sizes = torch.tensor([float(gate.size) for gate in self._gates.values()])
+        sizes = as_widths(gate.size for gate in self._gates.values())
         rounded = (widths / self._round_to).ceil() * self._round_to
-        return rounded.double().minimum(sizes.double())
+        return rounded.minimum(sizes)
 
 
 def _first(order: Leaving, units: Bool[Tensor, " units"]) -> Leaving:
@@ -174,5 +174,4 @@ def _first(order: Leaving, units: Bool[Tensor, " units"]) -> Leaving:
 
 
 def _count(kept: Masks) -> Widths:
-    counts = [int(units.sum()) for units in kept.values()]
-    return torch.tensor(counts, dtype=torch.float64)
+    return as_widths(int(units.sum()) for units in kept.values())

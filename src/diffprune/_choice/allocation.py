@@ -6,7 +6,7 @@ measured at the width a group has, and says little about one that is nearly empt
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -79,7 +79,7 @@ def allocate(
     ]
     removals = _removals(leaving, sizes, floors, costs, round_to)
     widths = _widths(sizes, removals)
-    if not costs.fit(_tensor(widths)):  # the limits need more than the floors allow
+    if not costs.fit(as_widths(widths)):  # the limits need more than the floors allow
         removals += _removals(leaving, widths, lowest, costs, round_to)
         widths = _widths(sizes, removals)
     return _thrifty(*_given_back(widths, removals, costs), lowest, costs, round_to)
@@ -103,7 +103,7 @@ def _removals(
     """What leaves, in order, until all limits hold or every group is at its floor."""
     widths, found = list(start), list[_Removal]()
     worths: list[list[float]] = [group.worth.tolist() for group in leaving]
-    while max(used := costs.used(at := _tensor(widths))) > 1:
+    while max(used := costs.used(at := as_widths(widths))) > 1:
         prices = costs.marginal(at, used).clamp(min=_FREE).tolist()
         offers = list[tuple[float, int, int]]()
         for number, (worth, price) in enumerate(zip(worths, prices, strict=True)):
@@ -147,7 +147,7 @@ def _given_back(
     for removal in reversed(removals):
         if removal.group not in full:
             kept[removal.group] += removal.count
-            if costs.fit(_tensor(kept)):
+            if costs.fit(as_widths(kept)):
                 continue
             kept[removal.group] -= removal.count
             full.add(removal.group)
@@ -178,7 +178,7 @@ def _thrifty(
 
 
 def _most_used(widths: Sequence[int], costs: Costs) -> float:
-    return max(costs.used(_tensor(widths)))
+    return max(costs.used(as_widths(widths)))
 
 
 def _part_floors(whole: Sequence[int], costs: Costs, floor: float) -> list[int]:
@@ -203,5 +203,6 @@ def _rounded(width: int, size: int, round_to: int) -> int:
     return min(size, -(-width // round_to) * round_to)
 
 
-def _tensor(widths: Sequence[int]) -> Widths:
-    return torch.tensor(widths, dtype=torch.float64)
+def as_widths(counts: Iterable[int]) -> Widths:
+    """How many units each group has, as costs take it."""
+    return torch.tensor([*counts], dtype=torch.float64)

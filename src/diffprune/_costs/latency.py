@@ -110,13 +110,11 @@ def _calibrated(alone: Latency, network: Network, timings: Timings) -> Latency:
     return replace(alone, factor=factor, rest=rest)
 
 
-def measure(model: nn.Module, inputs: ExampleInputs) -> float:
-    """Seconds of one forward pass in eval mode, now."""
-    return measure_in_turns([model], inputs)[0]
-
-
 def measure_in_turns(models: Sequence[nn.Module], inputs: ExampleInputs) -> list[float]:
-    """Seconds of each; what slows the machine down for a while slows all of them."""
+    """Seconds of one forward pass of each, in eval mode, now.
+
+    What slows the machine down for a while slows all of them.
+    """
     device = next(models[0].parameters()).device
     runs = [_forward(model, inputs) for model in models]
     with torch.no_grad(), ExitStack() as modes:

@@ -25,6 +25,7 @@ from diffprune._choice import (
     measure,
     order_units,
 )
+from diffprune._choice.allocation import as_widths
 from diffprune._choice.examples import batch_size
 from diffprune._core.door import door
 from diffprune._core.modules import check_has_no_pruner
@@ -41,7 +42,7 @@ from diffprune._graph import (
 )
 from diffprune._shrink.batches import Batches
 from diffprune._shrink.mean_loss import MeanLoss, mean_loss
-from diffprune._shrink.timed_widths import as_tensor, fitting_units
+from diffprune._shrink.timed_widths import fitting_units
 from diffprune._surgery.plan import Plan
 from diffprune._surgery.remove import removal
 from diffprune.errors import ArgumentError
@@ -322,7 +323,7 @@ def _group_reports(
 def _costs(
     limits: Sequence[Limit], keep: Mapping[str, Bool[Tensor, " units"]]
 ) -> dict[str, tuple[float, float, float]]:
-    widths = as_tensor(int(mask.sum()) for mask in keep.values())
+    widths = as_widths(int(mask.sum()) for mask in keep.values())
     return {
         limit.name: (limit.whole, limit.most, float(limit.cost(widths)))
         for limit in limits

@@ -1,16 +1,15 @@
 """Which units fit a budget; where time is limited, by the clock."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import torch
 from torch import Tensor
 
 from diffprune._budget.limits import Limit, Measured, as_costs
 from diffprune._choice import Leaving, allocate
-from diffprune._choice.allocation import LEAST_UNITS, Widths
+from diffprune._choice.allocation import LEAST_UNITS, as_widths
 from diffprune._core.types import Bool
 from diffprune._costs.latency import measure_in_turns
 from diffprune._costs.network import Network
@@ -57,7 +56,7 @@ class Trial:
     @property
     def used(self) -> float:
         """What part of the tightest limit they use."""
-        return max(limit.used(as_tensor(self.widths)) for limit in self.limits)
+        return max(limit.used(as_widths(self.widths)) for limit in self.limits)
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
@@ -82,7 +81,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
 def _timed(
     network: Network, limits: tuple[Limit, ...], widths: Sequence[int]
 ) -> tuple[Limit, ...]:
-    at = as_tensor(widths)
+    at = as_widths(widths)
     small = network.narrow(at)
     now, whole = measure_in_turns([small, network.model], network.inputs)
     measured = Measured(now, whole)
@@ -90,8 +89,3 @@ def _timed(
         limit.measured(at, measured) if limit.name == "latency" else limit
         for limit in limits
     )
-
-
-def as_tensor(widths: Iterable[int]) -> Widths:
-    """Widths as costs take them."""
-    return torch.tensor([*widths], dtype=torch.float64)
