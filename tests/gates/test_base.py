@@ -126,6 +126,43 @@ def test_it_is_a_gate_and_abstract_without_its_formulas():
         BaseGate()
 
 
+class Fixed(BaseGate):
+    """A gate that nothing trains: it is opened and closed by hand."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.register_buffer("mask", torch.ones(size))
+
+    @property
+    def size(self):
+        return len(self.mask)
+
+    def values(self):
+        return self.mask
+
+    def margin(self):
+        return self.mask - 0.5
+
+    def penalty(self):
+        return self.mask.sum()
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_a_gate_may_have_no_parameter(is_placed):
+    layers = [nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 2)]
+    if is_placed:
+        layers.insert(1, Fixed(8))
+    options = {} if is_placed else {"gate": lambda group: Fixed(group.size)}
+    x = torch.rand(3, 5)
+    pruner = dp.Pruner(nn.Sequential(*layers), x, strength=0.0, **options)
+    assert pruner.penalty() == 0
+    (gate,) = pruner.gates.values()
+    gate.mask[:3] = 0
+    before = pruner.model(x)
+    assert pruner.remove_closed_() is not None
+    torch.testing.assert_close(pruner.finalize()(x), before)
+
+
 def test_a_budget_names_the_gate_it_cannot_steer(x):
     with pytest.raises(dp.errors.ArgumentError, match="gate_conv"):
         dp.Pruner(Net(Scale).double(), x, budget=dp.Budget(macs=0.5, steps=10))

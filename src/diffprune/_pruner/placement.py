@@ -128,7 +128,7 @@ def keep_gates_(gates: Mapping[str, GateLike], keep: Mapping[str, Keep]) -> None
         if keep[name].all():
             continue
         before = dict(gate.named_parameters())
-        device = next(iter(before.values())).device
+        device = gate.is_open().device  # it may have no parameter
         gate.keep_(keep[name].to(device))
         for key, new in gate.named_parameters():
             old = before[key]

@@ -141,7 +141,7 @@ class UserGates:
         keep_gates_(gates, cut.gates)
         for name, layout in cut.layouts.items():
             gate = gates[name]
-            device = next(gate.parameters()).device
+            device = gate.is_open().device
             gate.index = None if layout.units is None else layout.units.to(device)
             inputs = None if layout.inputs is None else layout.inputs.to(device)
             selection_of(gate).index = inputs

@@ -75,7 +75,8 @@ class PooledGates:
 
     def _nothing(self) -> Float[Tensor, ""]:
         """Zero, where the gates are, so that a loss can be added to it."""
-        _, like = next(next(iter(self._gates.values())).named_parameters())
+        gate = next(iter(self._gates.values()))
+        like = next((p for _, p in gate.named_parameters()), gate.margin())
         return like.new_zeros((), requires_grad=True)
 
     def _layout(self) -> "_Layout":
