@@ -23,3 +23,22 @@ def test_steps_may_be_of_different_lengths_and_within_autocast(around):
             optimizer.step()
             pruner.step(optimizer)
     assert pruner.finalize(optimizer)[1].out_features == 6
+
+
+def test_what_was_known_before_a_removal_decides_right_after_it():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2))
+    budget = dp.Budget(macs=0.4, steps=100)
+    pruner = dp.Pruner(model, torch.rand(2, 8), budget=budget)
+    optimizer = torch.optim.SGD(pruner.parameter_groups(lr=1e-3))
+    while not pruner.history:
+        x = torch.rand(32, 8)
+        optimizer.zero_grad()
+        (model(x) - x[:, :2]).square().mean().backward()
+        optimizer.step()
+        pruner.step(optimizer)
+    known = pruner._measuring._orders["0"]
+    expected = pruner.kept["0"][known.keep(12)]
+    with pytest.warns(UserWarning, match="was met only now"):
+        pruner.finalize(optimizer)
+    assert torch.equal(pruner.kept["0"], expected)

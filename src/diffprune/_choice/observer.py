@@ -102,6 +102,11 @@ class Observer:
             self._held += call.held[0]
             self.inputs += call.held[1]
 
+    @property
+    def examples_per_pass(self) -> float:
+        """How many examples a forward pass had that was heard; zero if none was."""
+        return sum(self._counts) / max(1, len(self._counts))
+
     def end_step(self, mean_square: float | None) -> None:
         """After an optimizer step.
 
@@ -125,17 +130,16 @@ class Observer:
 
         Args:
             squares: By group, what its units are worth if none of its readers could be
-                listened to: mean squares of gradients of gates, in proportion to their
-                mean over all units.
+                listened to: mean squares of gradients of gates for one example, in
+                proportion to the mean over all units for a batch.
         """
-        count = sum(self._counts) / max(1, len(self._counts))
         return {
             group.name: order_units(
                 GroupEvidence(
                     group.name,
                     group.size,
                     self._listener.heard(group.name),
-                    squares[group.name] * count,
+                    squares[group.name],
                 )
             )
             for group in self._groups

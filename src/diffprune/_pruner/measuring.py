@@ -86,7 +86,7 @@ class Measuring:
     def orders(self) -> dict[str, Leaving]:
         """By gate, the order in which its units should leave."""
         self.stop_()
-        if self._observer is not None:
+        if self._observer is not None and self._observer.examples_per_pass:
             self._orders = self._heard(self._observer)
         elif self._orders is None:
             self._orders = {
@@ -119,7 +119,8 @@ class Measuring:
                 self._observer.load_state_dict(state)
 
     def _heard(self, observer: Observer) -> dict[str, Leaving]:
-        squares, present = self.squares(), self._present()
+        present, count = self._present(), observer.examples_per_pass
+        squares = {name: some * count for name, some in self.squares().items()}
         found = observer.leaving({n: squares[n][present[n]] for n in squares})
         return {
             name: _for_gate(found[name], present[name], squares[name])
