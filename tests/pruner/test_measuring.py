@@ -42,3 +42,16 @@ def test_what_was_known_before_a_removal_decides_right_after_it():
     with pytest.warns(UserWarning, match="was met only now"):
         pruner.finalize(optimizer)
     assert torch.equal(pruner.kept["0"], expected)
+
+
+def test_units_that_leave_by_nothing_are_spoken_of():
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2))
+    budget = dp.Budget(macs=0.5, steps=10, pretrained=True)
+    pruner = dp.Pruner(model, torch.rand(2, 8), budget=budget)
+    optimizer = torch.optim.SGD(pruner.parameter_groups(lr=1e-3))
+    compiled = torch.compile(model, backend="eager")
+    compiled(torch.rand(32, 8)).square().mean().backward()
+    optimizer.step()
+    with pytest.warns(UserWarning, match="nothing is known of what units are worth"):
+        pruner.step(optimizer)
+    assert pruner.history

@@ -6,6 +6,7 @@ also says what the other units could do in their place.
 """
 
 import copy
+import warnings
 from collections.abc import Mapping
 from typing import Any, Final, final
 
@@ -93,6 +94,18 @@ class Measuring:
                 n: _by_squares(n, some) for n, some in self.squares().items()
             }
         return self._orders
+
+    def warn_of_ignorance(self) -> None:
+        """Say so if units have left and nothing was known of what they are worth."""
+        orders = (self._orders or {}).values()
+        if orders and not any(bool(order.worth.any()) for order in orders):
+            warnings.warn(
+                "nothing is known of what units are worth, so they leave in the order "
+                "in which they stand: no gradient has come to their gates.\nTrain the "
+                "model that the pruner was made with, with a loss that depends on it, "
+                "and compile it once the budget is met.",
+                stacklevel=4,
+            )
 
     def after_removal_(self, keep: Mapping[str, Keep]) -> None:
         """Forget about the units that have left, and listen anew for the next."""

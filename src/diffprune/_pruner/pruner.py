@@ -613,6 +613,7 @@ class Pruner(Generic[ModuleT]):
             record = self._remove_(controller, tick.keep, optimizers)
         record = self._after_removal_(record)
         if record is not None:
+            self._measuring.warn_of_ignorance()
             self._norms.forget_()
         if controller.is_settled and not self._gated.is_folded:
             self._gated.fold_(optimizers)  # nothing is decided any more
