@@ -183,6 +183,7 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
         RemovalError: If the smaller model would compute something else.
 
     Examples:
+        >>> import torch
         >>> _ = torch.manual_seed(0)
         >>> model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 2))
         >>> data = [(torch.randn(64, 8), torch.randint(2, (64,))) for _ in range(8)]
