@@ -7,7 +7,14 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from diffprune._costs.counts import file_size, macs, memory, parameters
+from diffprune._costs.counts import (
+    _CODES,
+    file_size,
+    header_bytes,
+    macs,
+    memory,
+    parameters,
+)
 from diffprune._costs.network import Network
 from diffprune._graph import find_groups
 from diffprune._surgery.apply import apply_plan
@@ -125,3 +132,15 @@ def test_recurrent_layers_with_projections_are_frozen_and_counted():
     model, x = Projected(), torch.rand(2, 9, 7)
     each_step = 4 * 17 * (7 + 5) + 17 * 5
     assert find_groups(model, x).macs() == 2 * (9 * each_step + 5 * 11 + 11 * 3)
+
+
+def test_headers_of_files_know_every_type():
+    exotic = {"float8_e4m3fn", "float8_e5m2", "uint16", "uint32", "uint64"}
+    assert {str(dtype).removeprefix("torch.") for dtype in _CODES} >= exotic
+    tensors = {
+        f"{number} {code}": torch.zeros(10**number, dtype=dtype)
+        for number in (0, 1, 2)
+        for dtype, code in _CODES.items()
+    }
+    content = sum(tensor.nbytes for tensor in tensors.values())
+    assert header_bytes(tensors) == len(save(tensors)) - content

@@ -56,14 +56,21 @@ def file_size(network: Network) -> Polynomial:
 
 # In the order in which files store them.
 _CODES: Final[Mapping[torch.dtype, str]] = {
+    torch.uint64: "U64",
     torch.int64: "I64",
     torch.float64: "F64",
     torch.complex64: "C64",
     torch.float32: "F32",
+    torch.uint32: "U32",
     torch.int32: "I32",
     torch.bfloat16: "BF16",
     torch.float16: "F16",
+    torch.uint16: "U16",
     torch.int16: "I16",
+    torch.float8_e5m2fnuz: "F8_E5M2FNUZ",
+    torch.float8_e4m3fnuz: "F8_E4M3FNUZ",
+    torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2",
     torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
