@@ -28,9 +28,9 @@ from diffprune._core.types import Int
 from diffprune._graph import (
     ExampleInputs,
     accepting,
-    call_arguments,
     mode,
     narrow,
+    own_arguments,
     unchanged,
 )
 from diffprune.errors import ArgumentError
@@ -174,7 +174,7 @@ class _Uses:
 
 
 def _returned(model: nn.Module, inputs: ExampleInputs) -> object:
-    args, kwargs = call_arguments(inputs)
+    args, kwargs = own_arguments(inputs)
     return model(*args, **kwargs)
 
 

@@ -39,11 +39,11 @@ from diffprune._graph import (
     Groups,
     Norms,
     accepting,
-    call_arguments,
     check_accepts,
     check_plain,
     find_groups,
     mode,
+    own_arguments,
     unchanged,
 )
 from diffprune._shrink.batches import Batches
@@ -399,7 +399,7 @@ def mean_loss(model: nn.Module, batches: Sequence[Batch], loss: Loss) -> float:
     found = _MeanLoss(loss, model)
     with unchanged(model), mode(model, training=False), without_recomputing():
         for number, (inputs, targets) in enumerate(batches):
-            args, kwargs = call_arguments(inputs)
+            args, kwargs = own_arguments(inputs)
             with accepting(f"batch {number} of data", "the smaller model"):
                 outputs = model(*args, **kwargs)
             found(outputs, targets)
