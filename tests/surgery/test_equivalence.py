@@ -283,6 +283,29 @@ def test_a_check_runs_on_the_example_where_a_model_refuses_all_else():
     )
 
 
+class FarAway(Net):
+    """Batch statistics take away what is large, and leave what rounding made of it."""
+
+    def __init__(self):
+        super().__init__(last=partial(nn.BatchNorm1d, 2))
+        nn.init.constant_(self.fc2.bias, 1e3)
+
+
+def test_a_check_doubts_what_rounding_alone_would_change():
+    model = FarAway()
+    check = OutputCheck(model, X)
+    with torch.no_grad():
+        model.fc2.bias += 1e-4
+    found = check.certify()
+    assert found.compared == ("drawn inputs (eval mode)",)
+    (doubt,) = found.doubts
+    assert "drawn inputs (train mode): rounding alone changes outputs by" in doubt
+    with torch.no_grad():
+        model.fc2.weight.neg_()
+    with pytest.raises(RemovalError, match="something else"):
+        check.certify()
+
+
 class Counted(nn.Module):
     """Knows how many of its kind there are when it runs, and the most there were."""
 
