@@ -155,6 +155,23 @@ class GatedConv(nn.Module):
         return self.head(x.mean((1, 2)))
 
 
+class PartialConv(nn.Module):
+    """3 -> conv 18 -> conv 7 over the first 7, in their place -> fc 13 -> fc 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.width = 7
+        self.stem = nn.Conv2d(3, 18, 3)
+        self.conv = nn.Conv2d(7, 7, 3, padding=1)
+        self.fc1, self.head = nn.Conv2d(18, 13, 1), nn.Linear(13, 5)
+
+    def forward(self, x):
+        x = F.relu(self.stem(x))
+        out = x.clone()
+        out[:, : self.width] = self.conv(x[:, : self.width])
+        return self.head(F.relu(self.fc1(out)).mean((2, 3)))
+
+
 class PaddedShortcut(nn.Module):
     """
     3 -> conv 7 -+-> conv 13 -> bn ----------(+)-> relu -> fc 5
@@ -310,6 +327,7 @@ ENTRIES = {
     "misaligned_concats": Entry(MisalignedConcats, VECTOR),
     "splits": Entry(Splits, VECTOR, expect=at_least(1)),
     "gated_conv": Entry(GatedConv, IMAGE, expect=at_least(3)),
+    "partial_conv": Entry(PartialConv, IMAGE, expect=at_least(3)),
     "padded_shortcut": Entry(PaddedShortcut, IMAGE, expect=at_least(1)),
     "stack_unbind": Entry(StackUnbind, VECTOR, expect=at_least(1)),
     "csp": Entry(CSP, IMAGE, expect=at_least(2)),

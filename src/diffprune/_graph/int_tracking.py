@@ -346,6 +346,7 @@ _SHAPE: Final = Tensor.shape.__get__  # pyright: ignore[reportAttributeAccessIss
 
 _COUNTS: Final = (Tensor.numel, Tensor.nelement, torch.numel)
 _STRIDES: Final = (Tensor.stride, Tensor.nbytes.__get__)  # pyright: ignore[reportAttributeAccessIssue] - a getter
+_SLICING: Final = (Tensor.__getitem__, Tensor.__setitem__)
 _SAME: Final = (Tensor.data.__get__, Tensor.detach, torch.detach)  # pyright: ignore[reportAttributeAccessIssue] - a getter
 
 
@@ -398,7 +399,7 @@ class SizeTracker(TorchFunctionMode):
         ops = [node for node in made if node.target is not operator.getitem]
         if len(ops) == 1:
             _notes(ops[0])[LABEL] = labels
-        elif func is Tensor.__getitem__:
+        elif func in _SLICING:
             for node in ops:
                 own = set(_integers((node.args, node.kwargs)))
                 _notes(node)[LABEL] = [label for label in labels if label[0] in own]
