@@ -7,11 +7,11 @@ what a model is, not what was done to it, so it fits whatever method pruned it.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeAlias, TypeGuard, cast
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from torch import Tensor, nn
 
-from diffprune._io.plain_modules import Plain
+from diffprune._io.plain_modules import Plain, as_tuple
 from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 
@@ -75,13 +75,8 @@ class Blueprint:
 
 def sizes_of(module: nn.Module) -> dict[str, Size]:
     """Integers, tuples and lists of integers that a module holds, by attribute."""
-    held = ((name, _several(value)) for name, value in vars(module).items())
+    held = ((name, as_tuple(value)) for name, value in vars(module).items())
     return {name: value for name, value in held if _is_size(value)}
-
-
-def _several(value: object) -> object:
-    """A list as a tuple, as which it is compared and read; anything else as it is."""
-    return tuple(cast("list[object]", value)) if type(value) is list else value
 
 
 def _is_size(value: object) -> TypeGuard[Size]:
@@ -131,7 +126,7 @@ def _read(data: Mapping[str, Any]) -> Blueprint:
 
 def _sizes(data: Mapping[str, Any]) -> Iterator[tuple[str, Size]]:
     for name, value in data.items():
-        size = _several(value)
+        size = as_tuple(value)
         if not _is_size(size):
             raise TypeError(f"expected an integer or a list of them, got {value!r}")
         yield name, size
