@@ -45,6 +45,7 @@ from diffprune._surgery.diagnose import (
 )
 from diffprune._surgery.keep_masks import check_same_model, checked
 from diffprune._surgery.trials import (
+    RESIZED,
     Finding,
     Trial,
     certificate,
@@ -398,6 +399,8 @@ def _failure(small: nn.Module, run: Trial, error: Exception) -> str:
 
 
 def _when(run: Trial) -> str:
+    if run.name.startswith(RESIZED):
+        return f" on {RESIZED}"
     return " in train mode" if run.training else ""
 
 
