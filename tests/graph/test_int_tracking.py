@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
+from diffprune import remove
 from diffprune._graph.int_tracking import (
     Attribute,
     Dimension,
@@ -154,6 +155,51 @@ def test_outside_a_trace_nothing_is_tracked():
     with tracked_sizes(layer, "eval"):
         out = layer(torch.rand(2, 3))
     assert type(out.shape[1]) is int
+
+
+SAME = {
+    "data": lambda h: h.data,
+    "detach": torch.Tensor.detach,
+    "twice": lambda h: torch.detach(h.detach()),
+}
+
+
+@pytest.mark.parametrize("same", SAME.values(), ids=SAME)
+def test_shapes_may_be_read_apart_from_gradients(between, sizes, same):
+    def body(m, h):
+        rows, width = same(h).shape
+        return m.last(h.view(rows, width // 2, 2).view(rows, same(h).size(1)))
+
+    assert sizes(between(body))
+
+
+class Sides(nn.Module):
+    """4 -> fc 11 -> split as a tuple or list says -> tanh, relu -> cat -> fc 3."""
+
+    def __init__(self, several):
+        super().__init__()
+        self.several = several
+        self.first, self.last = nn.Linear(4, 11), nn.Linear(11, 3)
+
+    def forward(self, x):
+        left, right = self.first(x).split(self.several, -1)
+        return self.last(torch.cat((left.tanh(), right.relu()), -1))
+
+
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_one_of_several_numbers_may_be_a_width(kind, sizes, x):
+    model = Sides(kind((7, 4))).double()
+    assert sizes(model) == {"first:0": 7, "first:1": 4}
+    keep = {"first:0": torch.arange(7) > 1}
+    small = remove(model, x, keep=keep)
+    assert small.several == kind((5, 4))
+    assert model.several == kind((7, 4))
+
+
+def test_strides_of_layers_are_no_widths():
+    layer = nn.Conv2d(3, 5, 1)
+    with tracked_sizes(layer, "eval"):
+        assert all(type(n) is int for n in layer.stride)
 
 
 NUMBERS = {

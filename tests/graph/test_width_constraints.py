@@ -253,3 +253,23 @@ def test_a_width_that_the_length_of_an_input_divides_stays_whole(body):
     assert any(
         "the length of an input divides it: " in str(a.reason) for a in groups.frozen
     )
+
+
+class _Groups(nn.Module):
+    """3 -> conv 12 -> 4 groups of 3 among the examples, as `(b g) c` -> conv 2."""
+
+    def __init__(self):
+        super().__init__()
+        self.groups = 4
+        self.first, self.scale = nn.Conv1d(3, 12, 1), nn.Parameter(torch.rand(3, 1))
+        self.last = nn.Conv1d(12, 2, 1)
+
+    def forward(self, x):
+        (b, _, n), h = x.shape, self.first(x)
+        h = h.view(b, self.groups, -1, n).flatten(0, 1).relu() * self.scale
+        return self.last(h.view(b, (h.shape[0] // b) * h.shape[1], n))
+
+
+def test_a_formula_in_which_the_length_of_an_input_cancels_is_followed(sizes):
+    inputs = torch.randn(2, 3, 5, dtype=torch.float64)
+    assert sizes(_Groups().double(), inputs) == {"scale": 3, "first": 4}

@@ -272,6 +272,32 @@ def test_tuples_are_widths_too(tmp_path):
     assert fresh(torch.rand(2, 3)).shape == (2, 4)
 
 
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_several_numbers_come_back_as_what_they_were(kind, tmp_path):
+    def make(*widths):
+        model = nn.Sequential(nn.Linear(3, sum(widths)))
+        model.widths = kind(widths)
+        return model
+
+    fresh = dp.load_pruned(make(9, 4), dp.save_pruned(make(7, 4), tmp_path))
+    assert fresh.widths == kind((7, 4))
+    with pytest.raises(ArgumentError, match=r"`widths` is \(9, 4\) in it"):
+        dp.load_pruned(make(7, 4), dp.save_pruned(make(9, 4), tmp_path / "larger"))
+
+
+def test_what_lists_have_noted_is_not_loaded(tmp_path):
+    def make(width):
+        model = nn.Sequential(nn.Linear(3, width))
+        model.losses = []
+        return model
+
+    small = make(2)
+    small.losses += [5, 4]
+    fresh = dp.load_pruned(make(4), dp.save_pruned(small, tmp_path))
+    assert fresh.losses == []
+    assert fresh[0].out_features == 2
+
+
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 def test_recurrent_layers_run_on_what_was_loaded(kind, tmp_path):
     small, x = kind(5, 4, num_layers=2, bidirectional=True), torch.rand(3, 2, 5)

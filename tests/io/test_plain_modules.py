@@ -15,10 +15,17 @@ MODULES = [
     nn.MaxPool2d((1, 1), (2, 3), ceil_mode=True),
     nn.MaxPool1d(1, 2),
     nn.MaxPool3d(2),
+    nn.MaxPool3d((1, 2, 2), (1, 2, 2), (0, 1, 1)),
     nn.ConstantPad3d((0, 0, 0, 0, 0, -2), 0.0),
     nn.Sequential(nn.MaxPool2d(1, 2), nn.Sequential(nn.Threshold(math.inf, 0.0))),
     Select(-2, None, None),
 ]
+
+
+def test_lists_are_written_as_tuples():
+    pool = nn.MaxPool3d([1, 2, 2], padding=[0, 1, 1])
+    assert Plain.of(pool) == Plain.of(nn.MaxPool3d((1, 2, 2), padding=(0, 1, 1)))
+    assert json.dumps(Plain.of(pool).to_dict())
 
 
 @pytest.mark.parametrize("module", MODULES, ids=repr)

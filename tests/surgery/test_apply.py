@@ -217,6 +217,15 @@ def test_an_entry_of_a_tuple_is_set_alone():
     assert model[0].normalized_shape == (3, 5)
 
 
+def test_an_entry_of_a_list_is_set_in_another_list():
+    model = nn.Sequential(nn.Linear(2, 3))
+    model.widths = mine = [3, 5]
+    small = apply_plan(model, Plan({}, {}, {"widths[1]": 2}))
+    assert small.widths == [3, 2]
+    assert model.widths is mine
+    assert mine == [3, 5]
+
+
 @pytest.mark.parametrize(
     "name",
     ["normalized_shape[2]", "normalized_shape[x]", "normalized_shape[", "eps[0]"],

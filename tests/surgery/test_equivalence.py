@@ -283,6 +283,51 @@ def test_a_check_runs_on_the_example_where_a_model_refuses_all_else():
     )
 
 
+class Mixed(nn.Module):
+    """Reads places as channels, which is exact for images of four by four alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.other = nn.Conv2d(3, 32, 1), nn.Conv2d(3, 32, 1)
+        self.last = nn.Conv2d(32, 2, 1)
+
+    def forward(self, x):
+        one, other = self.one(x), self.other(x)
+        other = other.flatten(2).transpose(1, 2).reshape(one.shape)
+        return self.last(one.relu() + other.relu())
+
+
+def test_a_difference_on_inputs_of_another_size_is_told():
+    model, x = Mixed(), torch.rand(2, 3, 4, 4)
+    groups = find_groups(model, x)
+    keep = {group.name: torch.arange(group.size) != 1 for group in groups}
+    with pytest.raises(RemovalError, match="something else on inputs of another size"):
+        removal(model, x, groups, keep=keep)
+
+
+class FarAway(Net):
+    """Batch statistics take away what is large, and leave what rounding made of it."""
+
+    def __init__(self):
+        super().__init__(last=partial(nn.BatchNorm1d, 2))
+        nn.init.constant_(self.fc2.bias, 1e3)
+
+
+def test_a_check_doubts_what_rounding_alone_would_change():
+    model = FarAway()
+    check = OutputCheck(model, X)
+    with torch.no_grad():
+        model.fc2.bias += 1e-4
+    found = check.certify()
+    assert found.compared == ("drawn inputs (eval mode)",)
+    (doubt,) = found.doubts
+    assert "drawn inputs (train mode): rounding alone changes outputs by" in doubt
+    with torch.no_grad():
+        model.fc2.weight.neg_()
+    with pytest.raises(RemovalError, match="something else"):
+        check.certify()
+
+
 class Counted(nn.Module):
     """Knows how many of its kind there are when it runs, and the most there were."""
 

@@ -1,5 +1,7 @@
 """Attention in the forms people write it: fused, separate, grouped, rotary, einsum."""
 
+import functools
+
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -60,6 +62,28 @@ class SoftmaxByHand(nn.Module):
         scores = (q * self.scale) @ k.transpose(-2, -1)
         scores = self.drop(scores.softmax(dim=-1))
         return self.proj((scores @ v).transpose(1, 2).flatten(2))
+
+
+@functools.lru_cache
+def divided(shape, heads):
+    """What a shape is when its last entry is divided, as einops computes it."""
+    return (*shape[:-1], heads, shape[-1] // heads)
+
+
+class RememberedShapes(nn.Module):
+    """12 -> q, k, v of 5 heads x 7, divided as a function remembers -> proj 12."""
+
+    def __init__(self, dim=12, heads=5, head_dim=7):
+        super().__init__()
+        self.heads, self.scale = heads, head_dim**-0.5
+        self.to_qkv = nn.Linear(dim, 3 * heads * head_dim, bias=False)
+        self.to_out = nn.Linear(heads * head_dim, dim)
+
+    def forward(self, x):
+        qkv = self.to_qkv(x).chunk(3, dim=-1)
+        q, k, v = (t.reshape(divided(t.shape, self.heads)).transpose(1, 2) for t in qkv)
+        weights = (q @ k.transpose(-1, -2) * self.scale).softmax(-1)
+        return self.to_out((weights @ v).transpose(1, 2).flatten(2))
 
 
 class SeparateQKV(nn.Module):
@@ -233,6 +257,7 @@ def _classifier(attention, *options, groups=1) -> Entry:
 ENTRIES = {
     "fused_qkv": _classifier(FusedQKV, groups=0),
     "softmax_by_hand": _classifier(SoftmaxByHand),
+    "remembered_shapes": _classifier(RememberedShapes, groups=3),
     "separate_qkv": _classifier(SeparateQKV, groups=2),
     "grouped_query": _classifier(GroupedQuery),
     "grouped_query_flag": _classifier(GroupedQueryFlag),

@@ -130,6 +130,68 @@ class Splits(nn.Module):
         return self.head(trunk.relu()) + self.fc3(a[:, sizes[-1] :])
 
 
+class GatedConv(nn.Module):
+    """
+    3 -> conv 11 -+-> fc 28 -> split as a -+-> 14 -> gelu --(*)-> fc 11 -(+)-> fc 5
+                  |            tuple says  +-> 3 -----(cat)--+            |
+                  |                        +-> dw 11 ---+                 |
+                  +-------------------------------------------------------+
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = (14, 3, 11)
+        self.stem = nn.Conv2d(3, 11, 3)
+        self.fc1 = nn.Linear(11, 28)
+        self.conv = nn.Conv2d(11, 11, 3, padding=1, groups=11)
+        self.fc2 = nn.Linear(14, 11)
+        self.head = nn.Linear(11, 5)
+
+    def forward(self, x):
+        x = self.stem(x).permute(0, 2, 3, 1)
+        gate, same, mixed = torch.split(self.fc1(x), self.sizes, dim=-1)
+        mixed = self.conv(mixed.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        x = x + self.fc2(F.gelu(gate) * torch.cat((same, mixed), dim=-1))
+        return self.head(x.mean((1, 2)))
+
+
+class PartialConv(nn.Module):
+    """3 -> conv 18 -> conv 7 over the first 7, in their place -> fc 13 -> fc 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.width = 7
+        self.stem = nn.Conv2d(3, 18, 3)
+        self.conv = nn.Conv2d(7, 7, 3, padding=1)
+        self.fc1, self.head = nn.Conv2d(18, 13, 1), nn.Linear(13, 5)
+
+    def forward(self, x):
+        x = F.relu(self.stem(x))
+        out = x.clone()
+        out[:, : self.width] = self.conv(x[:, : self.width])
+        return self.head(F.relu(self.fc1(out)).mean((2, 3)))
+
+
+class PaddedShortcut(nn.Module):
+    """
+    3 -> conv 7 -+-> conv 13 -> bn ----------(+)-> relu -> fc 5
+                 +-> every second pixel,      |
+                     2 and 4 zeros around it -+
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 7, 3, padding=1)
+        self.conv = nn.Conv2d(7, 13, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(13)
+        self.head = nn.Linear(13, 5)
+
+    def forward(self, x):
+        x = F.relu(self.stem(x))
+        shortcut = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 4))
+        return self.head(F.relu(self.norm(self.conv(x)) + shortcut).mean((2, 3)))
+
+
 class StackUnbind(nn.Module):
     """
     3 -+-> fc 11 -(stack)-> (b 2 11) -> * w(2 1) -> unbind -> a * b -> fc 5
@@ -264,6 +326,9 @@ ENTRIES = {
     "concat_then_add": Entry(ConcatThenAdd, VECTOR, expect=at_least(1)),
     "misaligned_concats": Entry(MisalignedConcats, VECTOR),
     "splits": Entry(Splits, VECTOR, expect=at_least(1)),
+    "gated_conv": Entry(GatedConv, IMAGE, expect=at_least(3)),
+    "partial_conv": Entry(PartialConv, IMAGE, expect=at_least(3)),
+    "padded_shortcut": Entry(PaddedShortcut, IMAGE, expect=at_least(1)),
     "stack_unbind": Entry(StackUnbind, VECTOR, expect=at_least(1)),
     "csp": Entry(CSP, IMAGE, expect=at_least(2)),
     "squeeze_excite": Entry(SqueezeExcite, IMAGE, expect=at_least(2)),

@@ -233,6 +233,6 @@ ENTRIES = {
     "shuffle_unit": Entry(ShuffleUnit, IMAGE, expect=at_least(1)),
     "channel_shuffle": Entry(ChannelShuffle, IMAGE, expect=at_least(1)),
     "grouped_shuffle": Entry(GroupedShuffle, IMAGE),
-    "unfold": Entry(Unfold, IMAGE),
+    "unfold": Entry(Unfold, IMAGE, expect=at_least(3)),
     "spatial_transformer": Entry(SpatialTransformer, IMAGE),
 }

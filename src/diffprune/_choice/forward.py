@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from diffprune._choice.linear_maps import Dense, LinearMap, linear_map
 from diffprune._choice.unrolled import is_recurrent, run_unrolled
 from diffprune._choice.watch import FunctionCall, Watch
-from diffprune._graph import ExampleInputs, call_arguments
+from diffprune._graph import ExampleInputs, own_arguments
 
 Compute: TypeAlias = Callable[[Tensor], Tensor]
 """From what a linear map multiplies its weight with to its result."""
@@ -39,7 +39,7 @@ def run_watched(
         at_map: What to do at each linear map.
         otherwise: What to do at each other call.
     """
-    args, kwargs = call_arguments(inputs)
+    args, kwargs = own_arguments(inputs)
     with watch_maps(at_map, otherwise):
         return model(*args, **kwargs)
 

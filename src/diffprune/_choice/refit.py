@@ -34,9 +34,9 @@ from diffprune._core.types import Int
 from diffprune._graph import (
     ExampleInputs,
     accepting,
-    call_arguments,
     mode,
     narrow,
+    own_arguments,
     unchanged,
 )
 from diffprune.errors import ArgumentError
@@ -181,7 +181,7 @@ class _Uses:
 
 
 def _returned(model: nn.Module, inputs: ExampleInputs) -> object:
-    args, kwargs = call_arguments(inputs)
+    args, kwargs = own_arguments(inputs)
     return model(*args, **kwargs)
 
 

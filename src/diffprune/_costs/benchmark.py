@@ -14,7 +14,7 @@ from diffprune._core.interleaved import Call, one_thread, time_in_turns
 from diffprune._core.shown import Shown
 from diffprune._core.tensor_files import stored_size
 from diffprune._core.types import Count
-from diffprune._graph import ExampleInputs, call_arguments, check_accepts, mode
+from diffprune._graph import ExampleInputs, check_accepts, mode, own_arguments
 
 EAGER: Final = "eager"
 COMPILED: Final = "torch.compile"
@@ -160,7 +160,7 @@ def in_pytorch(
 
 def bound(model: Callable[..., object], inputs: ExampleInputs) -> Call:
     """A call of the model with these inputs."""
-    args, kwargs = call_arguments(inputs)
+    args, kwargs = own_arguments(inputs)
     return lambda: model(*args, **kwargs)
 
 

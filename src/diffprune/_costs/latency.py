@@ -22,7 +22,7 @@ from diffprune._costs.network import Network
 from diffprune._costs.op_timing import Operation, operations
 from diffprune._costs.polynomial import Polynomial
 from diffprune._costs.scale import FRACTIONS, Scale, make_scale, narrowed
-from diffprune._graph import Atom, ExampleInputs, call_arguments, mode, unchanged
+from diffprune._graph import Atom, ExampleInputs, mode, own_arguments, unchanged
 
 Scales: TypeAlias = tuple[Scale, Scale]
 _TURNS: Final = 3
@@ -128,7 +128,7 @@ def measure_in_turns(models: Sequence[nn.Module], inputs: ExampleInputs) -> list
 
 
 def _forward(model: nn.Module, inputs: ExampleInputs) -> Callable[[], object]:
-    args, kwargs = call_arguments(inputs)
+    args, kwargs = own_arguments(inputs)
     return lambda: model(*args, **kwargs)
 
 

@@ -22,6 +22,7 @@ from diffprune._graph import (
     check_accepts,
     check_plain,
     mode,
+    own_arguments,
     quiet,
 )
 from diffprune._surgery.compare import compare
@@ -145,7 +146,7 @@ def runner(program: ExportedProgram) -> Run:
     module = program.module()
 
     def run(inputs: ExampleInputs) -> list[Tensor]:
-        args, kwargs = call_arguments(inputs)
+        args, kwargs = own_arguments(inputs)
         with torch.no_grad():
             return tensor_leaves(module(*args, **kwargs))
 
@@ -198,7 +199,7 @@ def check_same(
 
 def model_outputs(model: nn.Module, inputs: ExampleInputs) -> list[Tensor]:
     """All tensors a model returns in eval mode, flattened."""
-    args, kwargs = call_arguments(inputs)
+    args, kwargs = own_arguments(inputs)
     with mode(model, training=False), torch.no_grad():
         return tensor_leaves(model(*args, **kwargs))
 

@@ -67,6 +67,7 @@ from diffprune._graph.tracing import (
     check_accepts as check_accepts,
     check_plain as check_plain,
     mode as mode,
+    own_arguments as own_arguments,
     quiet as quiet,
     trace as trace,
     unchanged as unchanged,

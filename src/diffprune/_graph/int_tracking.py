@@ -26,15 +26,18 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from diffprune._graph.lines import note_line_
+from diffprune._graph.memories import no_memories
 
 _WIDTH_TUPLES: Final = ("normalized_shape",)  # of torch's layers, those with widths
+_MANY: Final = (tuple, list)
 
 
 @dataclass(frozen=True)
 class Attribute:
-    """An integer that a module holds; `normalized_shape[0]` is an entry of a tuple."""
+    """An integer that a module holds; `normalized_shape[0]` is an entry of several."""
 
     module: str
     name: str
@@ -343,6 +346,8 @@ _SHAPE: Final = Tensor.shape.__get__  # pyright: ignore[reportAttributeAccessIss
 
 _COUNTS: Final = (Tensor.numel, Tensor.nelement, torch.numel)
 _STRIDES: Final = (Tensor.stride, Tensor.nbytes.__get__)  # pyright: ignore[reportAttributeAccessIssue] - a getter
+_SLICING: Final = (Tensor.__getitem__, Tensor.__setitem__)
+_SAME: Final = (Tensor.data.__get__, Tensor.detach, torch.detach)  # pyright: ignore[reportAttributeAccessIssue] - a getter
 
 
 class SizeTracker(TorchFunctionMode):
@@ -352,6 +357,7 @@ class SizeTracker(TorchFunctionMode):
         super().__init__()
         self.log = log
         self._tokens = (f"{run} {number}" for number in count())
+        self._origins = WeakTensorKeyDictionary()
 
     def __torch_function__(
         self,
@@ -371,6 +377,8 @@ class SizeTracker(TorchFunctionMode):
             note_line_(made, until=__file__)
         if func == _SHAPE or func is Tensor.size:
             return self._track_shape(args[0], out, *args[1:], **kwargs)
+        if func in _SAME:  # often for its shape alone, and nodes without use are gone
+            self._origins[out] = self._origins.get(args[0], args[0])
         if func in _COUNTS:
             return functools.reduce(
                 operator.mul, self._track_shape(args[0], args[0].shape), 1
@@ -391,7 +399,7 @@ class SizeTracker(TorchFunctionMode):
         ops = [node for node in made if node.target is not operator.getitem]
         if len(ops) == 1:
             _notes(ops[0])[LABEL] = labels
-        elif func is Tensor.__getitem__:
+        elif func in _SLICING:
             for node in ops:
                 own = set(_integers((node.args, node.kwargs)))
                 _notes(node)[LABEL] = [label for label in labels if label[0] in own]
@@ -427,7 +435,7 @@ class SizeTracker(TorchFunctionMode):
             self.log.fixed[length.source] = why
 
     def _track_shape(self, x: Tensor, out: Any, dim: int | None = None) -> Any:  # noqa: ANN401 - an int or a Size
-        node = _node(x)
+        node = _node(cast("Tensor", self._origins.get(x, x)))
         if node is None or isinstance(out, torch.SymInt):
             return out
         token = _notes(node).setdefault(TOKEN, next(self._tokens))
@@ -486,6 +494,7 @@ def tracked_sizes(model: nn.Module, run: str) -> Generator[SizeLog]:
     with (
         _tracked_attributes(model, log),
         _tracked_forward(model, SizeTracker(log, run)),
+        no_memories(model, lambda value: isinstance(value, TrackedInt)),
     ):
         yield log
 
@@ -496,7 +505,7 @@ def _tracked_attributes(model: nn.Module, log: SizeLog) -> Generator[None]:
         (path, module, name, value)
         for path, module in model.named_modules()
         for name, value in vars(module).items()
-        if type(value) is int or (name in _WIDTH_TUPLES and type(value) is tuple)
+        if type(value) is int or _may_be_widths(module, name, value)
     ]
     try:
         for path, module, name, value in found:
@@ -507,11 +516,17 @@ def _tracked_attributes(model: nn.Module, log: SizeLog) -> Generator[None]:
             vars(module)[name] = value
 
 
-def _tracked(path: str, name: str, value: Any, log: SizeLog) -> Any:  # noqa: ANN401 - a number, or a tuple of them
-    if not isinstance(value, tuple):
+def _may_be_widths(module: nn.Module, name: str, value: object) -> bool:
+    """Whether several numbers may be widths: torch's own layers hold strides, too."""
+    is_torchs = type(module).__module__.partition(".")[0] == "torch"
+    return type(value) in _MANY and (name in _WIDTH_TUPLES or not is_torchs)
+
+
+def _tracked(path: str, name: str, value: Any, log: SizeLog) -> Any:  # noqa: ANN401 - a number, or several
+    if isinstance(value, int):
         return TrackedInt(value, Attribute(path, name, value), log)
     names = (f"{name}[{place}]" for place in count())
-    return tuple(
+    return type(value)(
         _tracked(path, entry, number, log) if type(number) is int else number
         for entry, number in zip(names, value, strict=False)
     )

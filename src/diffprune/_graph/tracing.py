@@ -23,6 +23,7 @@ from torch.export.graph_signature import InputKind
 from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from diffprune._core.arguments import check
 from diffprune._core.modules import check_can_change, check_has_values
@@ -78,6 +79,19 @@ def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, An
     if isinstance(inputs, Mapping):
         return (), dict(inputs)
     return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
+
+
+def own_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Copies of the arguments, for a model that may write into what it is given."""
+    copies = WeakTensorKeyDictionary()  # a tensor that is given twice stays one
+
+    def copied(given: Tensor) -> Tensor:
+        if given not in copies:
+            copy = given.detach().clone()
+            copies[given] = copy.requires_grad_(given.requires_grad)
+        return copies[given]
+
+    return pytree.tree_map_only(Tensor, copied, call_arguments(inputs))
 
 
 @contextmanager
@@ -404,7 +418,7 @@ def check_accepts(
             f"{what} hold a tensor stored as {odd[0].layout}, and outputs are "
             " compared on dense ones.\nPass `x.to_dense()`."
         )
-    args, kwargs = call_arguments(inputs)
+    args, kwargs = own_arguments(inputs)
     written = {name: buffer.clone() for name, buffer in model.named_buffers()}
     written |= {n: p.detach().clone() for n, p in _normalised_in_place(model)}
     with (

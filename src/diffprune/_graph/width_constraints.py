@@ -188,17 +188,25 @@ class _Settler:
         known = {atom for axis in held for atom in atoms(axis)}
         for use in self.solution.facts.size_uses:
             parts = {*atoms(algebra.resolve(use.axis))}
-            if parts <= known and self._is_an_inputs(use.source, known):
+            if parts <= known and self._follows_an_input(use, known):
                 why = f"the length of an input divides it: {use.source}"
                 for axis in held:
                     if not parts.isdisjoint(atoms(axis)):
                         algebra.freeze(axis, Frozen(why, use.where))
 
-    def _is_an_inputs(self, source: Source | None, known: set[Atom]) -> bool:
-        """Whether it is computed from a length that no tensor of the model has."""
-        axes = (self._axis(leaf) for leaf in leaves(source or 0))
+    def _follows_an_input(self, use: SizeUse, known: set[Atom]) -> bool:
+        """Whether it changes with a length that no tensor of the model has.
+
+        What is computed from such a length may not: `(b g) // b` is always `g`.
+        """
+        axes = (self._axis(leaf) for leaf in leaves(use.source or 0))
         lengths = ({*atoms(self.solution.algebra.resolve(axis or ()))} for axis in axes)
-        return any(length and known.isdisjoint(length) for length in lengths)
+        inputs = [atom for some in lengths if known.isdisjoint(some) for atom in some]
+        return use.source is not None and not all(
+            self._holds(use.axis, use.source, {atom: size})
+            for atom in inputs
+            for size in _other_sizes(atom)
+        )
 
     def comparisons(self) -> None:
         """A width that the code compares may not shrink past the answer."""

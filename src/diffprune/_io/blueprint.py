@@ -7,11 +7,11 @@ what a model is, not what was done to it, so it fits whatever method pruned it.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeGuard
 
 from torch import Tensor, nn
 
-from diffprune._io.plain_modules import Plain
+from diffprune._io.plain_modules import Plain, as_tuple
 from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 
@@ -26,7 +26,7 @@ class Blueprint:
 
     Attributes:
         model: Name of its class, for messages.
-        sizes: Integers, and tuples of them, that modules hold: by path, then by name.
+        sizes: Integers, and several of them, that modules hold: by path, then by name.
         plain: Modules that may have taken the place of others, by path.
         tied: For every further name of a shared tensor, its first one.
     """
@@ -74,11 +74,12 @@ class Blueprint:
 
 
 def sizes_of(module: nn.Module) -> dict[str, Size]:
-    """Integers and tuples of integers that a module holds, by attribute."""
-    return {name: value for name, value in vars(module).items() if _is_size(value)}
+    """Integers, tuples and lists of integers that a module holds, by attribute."""
+    held = ((name, as_tuple(value)) for name, value in vars(module).items())
+    return {name: value for name, value in held if _is_size(value)}
 
 
-def _is_size(value: object) -> bool:
+def _is_size(value: object) -> TypeGuard[Size]:
     many = value if type(value) is tuple else (value,)
     return all(type(number) is int for number in many)
 
@@ -125,7 +126,7 @@ def _read(data: Mapping[str, Any]) -> Blueprint:
 
 def _sizes(data: Mapping[str, Any]) -> Iterator[tuple[str, Size]]:
     for name, value in data.items():
-        size = tuple(value) if isinstance(value, list) else value
+        size = as_tuple(value)
         if not _is_size(size):
             raise TypeError(f"expected an integer or a list of them, got {value!r}")
         yield name, size

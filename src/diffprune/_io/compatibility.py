@@ -6,6 +6,7 @@ whatever is larger in the file than in the model belongs to another model.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -79,7 +80,12 @@ def _new_sizes(
         latent = latent_sizes(modules[path])
         before = {**sizes_of(modules[path]), **latent}
         # What a fresh model does not have was noted by its forward, not built into it.
-        known = {n: s for n, s in sizes.items() if n in before}
+        # Nor is a list of another length one of widths, but one that notes something.
+        known = {
+            n: s
+            for n, s in sizes.items()
+            if n in before and not _is_another_list(modules[path], n, s)
+        }
         new = {n: s for n, s in known.items() if s != before[n] or n in latent}
         for name, size in new.items():
             if not _is_smaller(size, before[name]):
@@ -89,6 +95,12 @@ def _new_sizes(
                 )
         found[path] = new
     return found
+
+
+def _is_another_list(module: nn.Module, name: str, size: Size) -> bool:
+    held = vars(module).get(name)
+    entries = size if isinstance(size, tuple) else ()
+    return type(held) is list and len(cast("list[int]", held)) != len(entries)
 
 
 def _check_tensors(

@@ -108,7 +108,10 @@ def _change_(
         module = model.get_submodule(path)
         if latent_sizes(module).keys() & sizes:
             narrow_(module)
-        vars(module).update(sizes)
+        held = vars(module)
+        for name, size in sizes.items():
+            several = [*size] if isinstance(size, tuple) else []
+            held[name] = several if type(held.get(name)) is list else size
     return _replace_tensors_(model, changes.tensors, lent, home)
 
 

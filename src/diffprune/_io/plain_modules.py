@@ -32,6 +32,11 @@ _KINDS: Final = {kind.__name__: kind for kind in _ARGUMENTS}
 _NOT_IN_JSON: Final = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
+def as_tuple(value: Any) -> Any:  # noqa: ANN401 - anything but a list, as it came
+    """A list as a tuple, as which it is written, read and compared."""
+    return tuple(value) if type(value) is list else value
+
+
 @dataclass(frozen=True)
 class Plain:
     """A module without parameters: its kind, its arguments, the modules in it."""
@@ -49,7 +54,7 @@ class Plain:
         is_empty = isinstance(module, nn.Sequential) and not parts
         if names is None or len(described) < len(parts) or is_empty:
             return None
-        arguments = {name: vars(module)[name] for name in names}
+        arguments = {name: as_tuple(vars(module)[name]) for name in names}
         return cls(type(module).__name__, arguments, described)
 
     def build(self) -> nn.Module:

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 from diffprune._choice import Batch
 from diffprune._choice.examples import batch_size, can_be_cut, first_examples
 from diffprune._core.recomputation import without_recomputing
-from diffprune._graph import ExampleInputs, call_arguments, mode, unchanged
+from diffprune._graph import ExampleInputs, mode, own_arguments, unchanged
 from diffprune.errors import ArgumentError
 
 
@@ -61,7 +61,7 @@ class Batches:
         return can_be_cut(self.inputs, self._returned)
 
     def _returned(self, inputs: ExampleInputs) -> object:
-        args, kwargs = call_arguments(inputs)
+        args, kwargs = own_arguments(inputs)
         with (
             unchanged(self._model),
             mode(self._model, training=False),

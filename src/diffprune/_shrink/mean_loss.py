@@ -10,7 +10,7 @@ from diffprune._choice import Batch, Loss
 from diffprune._choice.examples import batch_size
 from diffprune._core.arguments import shown
 from diffprune._core.recomputation import without_recomputing
-from diffprune._graph import accepting, call_arguments, mode, unchanged
+from diffprune._graph import accepting, mode, own_arguments, unchanged
 from diffprune.errors import ArgumentError
 
 
@@ -78,7 +78,7 @@ def mean_loss(model: nn.Module, batches: Sequence[Batch], loss: Loss) -> float:
     found = MeanLoss(loss, model)
     with unchanged(model), mode(model, training=False), without_recomputing():
         for number, (inputs, targets) in enumerate(batches):
-            args, kwargs = call_arguments(inputs)
+            args, kwargs = own_arguments(inputs)
             with accepting(f"batch {number} of data", "the smaller model"):
                 outputs = model(*args, **kwargs)
             found(outputs, targets)

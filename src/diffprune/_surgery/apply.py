@@ -15,6 +15,7 @@ from diffprune._surgery.plan import Indices, Plan
 from diffprune.errors import ArgumentError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
+ManyT = TypeVar("ManyT", tuple[int, ...], list[int])
 
 
 @door
@@ -168,7 +169,7 @@ def _check_attribute(modules: Mapping[str, nn.Module], name: str, value: int) ->
     own, place = _entry(attribute)
     before: Any = held.get(own)
     if place is not None:
-        entries: Any = before if type(before) is tuple else ()
+        entries: Any = before if type(before) in (tuple, list) else ()
         before = entries[place] if place < len(entries) else None
     if type(before) is not int or not 0 < value <= before:
         raise ArgumentError(
@@ -187,12 +188,12 @@ def _refresh_(model: nn.Module, plan: Plan) -> None:
         vars(owner)[own] = new
 
 
-def _with_entry(entries: tuple[int, ...], place: int, value: int) -> tuple[int, ...]:
-    return (*entries[:place], value, *entries[place + 1 :])
+def _with_entry(entries: ManyT, place: int, value: int) -> ManyT:
+    return type(entries)((*entries[:place], value, *entries[place + 1 :]))
 
 
 def _entry(attribute: str) -> tuple[str, int | None]:
-    """The attribute that is meant, and its entry if it is a tuple.
+    """The attribute that is meant, and its entry if it holds several numbers.
 
     Examples:
         >>> _entry("num_heads"), _entry("normalized_shape[0]")

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from diffprune._graph import ExampleInputs, as_written, call_arguments, mode
+from diffprune._graph import ExampleInputs, as_written, mode, own_arguments
 from diffprune._surgery.product_precision import product_type
 from diffprune._surgery.same_draws import same_draws, seeded
 
@@ -228,7 +228,7 @@ def outputs(
         training: Whether to run it in train mode. What is drawn there does not depend
             on widths.
     """
-    args, kwargs = call_arguments(inputs)
+    args, kwargs = own_arguments(inputs)
     draws = same_draws if training else seeded
     with (
         mode(model, training=training),

@@ -45,6 +45,7 @@ from diffprune._surgery.diagnose import (
 )
 from diffprune._surgery.keep_masks import check_same_model, checked
 from diffprune._surgery.trials import (
+    RESIZED,
     Finding,
     Trial,
     certificate,
@@ -277,7 +278,7 @@ class OutputCheck:
 
     def _examine(self, model: nn.Module, run: Trial) -> Finding:
         found = _compare_models(model, run)
-        if found.comparison.is_equal:
+        if found.comparison.is_equal or found.doubt:
             return found
         changed = record(model, run.inputs, training=run.training)
         self._differing = run, changed
@@ -339,26 +340,40 @@ def _compare_models(small: nn.Module, run: Trial) -> Finding:
     found = compare(expected, actual, computed_in=types)
     if found.is_equal or not math.isfinite(found.gap.relative):
         return Finding(run, found)
-    return _within_rounding(small, run, actual, found)
+    return _within_rounding(small, run, actual, found, types)
 
 
 _BLURRED: Final = 1e-3
 
 
 def _within_rounding(
-    small: nn.Module, run: Trial, actual: Outputs, found: Comparison
+    small: nn.Module,
+    run: Trial,
+    actual: Outputs,
+    found: Comparison,
+    types: Sequence[torch.dtype],
 ) -> Finding:
     """Allow what rounding may become in this model, on these inputs.
 
-    Statistics of two alike rows, for instance, make much of the last digit.
+    Statistics of two alike rows, for instance, make much of the last digit. What is
+    computed in one type is not excused by the rounding of a coarser one.
     """
-    shaken = _shaken(small, torch.finfo(found.dtype).eps)
-    returned = outputs(shaken, run.inputs, training=run.training)
-    rounding = 30 * compare(actual, returned).gap.relative
-    excess = min(found.excess, found.gap.relative / max(rounding, 1e-30))
-    if rounding > _BLURRED and excess <= 1:
-        return Finding(run, found, f"rounding alone changes outputs by {rounding:.0e}")
-    return Finding(run, replace(found, excess=excess))
+    excesses, doubts = [0.0], list[str]()
+    for dtype in dict.fromkeys(types):
+        shaken = _shaken(small, torch.finfo(dtype).eps)
+        returned = outputs(shaken, run.inputs, training=run.training)
+        expected, changed, moved = (
+            [tensor for tensor, its in zip(many, types, strict=True) if its == dtype]
+            for many in (run.returned, actual, returned)
+        )
+        part = compare(expected, changed, computed_in=[dtype] * len(expected))
+        rounding = 30 * compare(changed, moved).gap.relative
+        excesses.append(min(part.excess, part.gap.relative / max(rounding, 1e-30)))
+        if rounding > _BLURRED and excesses[-1] <= 1 < part.excess:
+            doubts.append(f"rounding alone changes outputs by {rounding:.0e}")
+    if doubts and max(excesses) <= 1:
+        return Finding(run, found, doubts[0])
+    return Finding(run, replace(found, excess=max(excesses)))
 
 
 @torch.no_grad()
@@ -384,6 +399,8 @@ def _failure(small: nn.Module, run: Trial, error: Exception) -> str:
 
 
 def _when(run: Trial) -> str:
+    if run.name.startswith(RESIZED):
+        return f" on {RESIZED}"
     return " in train mode" if run.training else ""
 
 

@@ -8,7 +8,7 @@ says so.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ from torch.utils import _pytree as pytree
 from diffprune._graph import ExampleInputs
 from diffprune._surgery.compare import Certificate, Comparison, Gap, Outputs, outputs
 from diffprune._surgery.drawn_inputs import drawn, repeated, resized
+
+RESIZED: Final = "inputs of another size"
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def resized_trial(
         inputs: The example.
         like: Other runs; where these show nothing, this one does not either.
     """
-    name = "inputs of another size (eval mode)"
+    name = f"{RESIZED} (eval mode)"
     run = _first_run(
         model, resized(inputs, rows=False), name, training=False, like=like
     )

@@ -20,6 +20,7 @@ BODIES = {
     "matmul": lambda m, h: h @ m.last.weight.T,
     "mv": lambda m, h: h @ m.last.weight[0],
     "addmm": lambda m, h: torch.addmm(m.last.bias, h, m.last.weight.t()),
+    "vdot": lambda _, h: torch.vdot(h[0], h[1].tanh()),
     "outer": lambda _, h: torch.outer(h[0], h[1]).sum(),
     "bmm": lambda m, h: torch.bmm(h[None], m.last.weight.t()[None]),
 }

@@ -5,6 +5,13 @@ from torch import nn
 from diffprune import compact
 from diffprune.testing import check_removal
 
+
+def _half_in_place(m, h):
+    out = h.clone()
+    out[:, : m.part] = h[:, : m.part].tanh()
+    return out
+
+
 BODIES = {
     "chunk": (lambda _, h: torch.cat(h.chunk(2, 1)[::-1], 1), {"first": 4}),
     "split": (lambda _, h: sum(h.split(h.shape[1] // 2, 1)).repeat(1, 2), {"first": 4}),
@@ -54,6 +61,14 @@ BODIES = {
     "rows by a mask over axes": (
         lambda _, h: h.unsqueeze(1)[torch.tensor([[True], [True]])],
         {"first": 8},
+    ),
+    "bounds": (
+        lambda _, h: h * torch.bucketize(h.detach(), torch.tensor([0.1, 0.3]).to(h)),
+        {"first": 8},
+    ),
+    "written in place up to an attribute": (
+        _half_in_place,
+        {"first:0": 3, "first:1": 5},
     ),
     "units by a mask": (lambda _, h: h[:, torch.tensor([True] * 8)], {}),
     "all by a mask": (

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from torch.nn.functional import cosine_similarity
+from torch.nn.functional import cosine_similarity, pairwise_distance
 
 SUMMED = {
     "sum": lambda h: h.sum(1),
@@ -27,11 +27,19 @@ COMPARED = {
     "norm of order 0": lambda h: h.norm(0, dim=1),
     "distances from ones": lambda h: torch.cdist(h, torch.ones_like(h)),
     "cosine with ones": lambda h: cosine_similarity(h, torch.ones_like(h)),
+    "quantile": lambda h: h.quantile(0.5, dim=1),
+    "third": lambda h: h.kthvalue(3).values,
+    "mean without NaN": lambda h: h.nanmean(1),
+    "distance from itself": lambda h: pairwise_distance(h, h.tanh()),
     "cosine with one": lambda h: cosine_similarity(h, torch.ones_like(h[:, :1])),
 }
 OTHER_AXIS = {
     "mean": lambda h: h.mean(0, keepdim=True),
     "max": lambda h: h.max(0, keepdim=True).values,
+    "quantile": lambda h: h.quantile(0.5, 0, keepdim=True),
+    "second": lambda h: h.kthvalue(2, 0, keepdim=True).values,
+    "mean without NaN": lambda h: h.nanmean(0, keepdim=True),
+    "distances of rows": lambda h: h * pairwise_distance(h.mT, h.mT.tanh()),
     "two": lambda h: h.maximum(h.tanh()),
     "softmax": lambda h: h.softmax(0),
     "cosine": lambda h: cosine_similarity(h, h.tanh(), dim=0).expand(2, -1),

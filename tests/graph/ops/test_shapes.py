@@ -3,6 +3,14 @@ import torch
 
 # Each joins or rearranges `h[n, 8]`; what was one group must stay one, exactly.
 BODIES = {
+    "meshgrid": (
+        lambda h: torch.meshgrid(torch.ones(2).to(h), h[0], indexing="ij")[1],
+        8,
+    ),
+    "meshgrid of columns": (
+        lambda h: torch.meshgrid(h[0], torch.ones(2).to(h), indexing="xy")[0],
+        8,
+    ),
     "hstack": (lambda h: torch.hstack((h, h.tanh())), 16),
     "vstack": (lambda h: torch.vstack((h, h.tanh())), 8),
     "dstack": (lambda h: torch.dstack((h, h.tanh())).flatten(1), 16),

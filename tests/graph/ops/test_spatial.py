@@ -36,5 +36,36 @@ def test_channels_pass_through(sizes, body):
     assert sizes(Image().double(), inputs) == {"first": 7}
 
 
-def test_padded_channels_are_frozen(between, sizes):
-    assert sizes(between(lambda m, h: m.last(F.pad(h, (1, 1))), read=10)) == {}
+@pytest.mark.parametrize("value", [0.0, 0.5])
+@pytest.mark.parametrize("amounts", [(1, 1), (2, 0), (0, 3)])
+def test_padded_channels_are_between_constants(between, sizes, amounts, value):
+    padded = between(
+        lambda m, h: m.last(F.pad(h, amounts, value=value)), read=8 + sum(amounts)
+    )
+    assert sizes(padded) == {"first": 8}
+
+
+def test_channels_that_are_mirrored_or_cropped_are_frozen(between, sizes):
+    mirrored = between(lambda m, h: m.last(F.pad(h, (1, 1), "reflect")), read=10)
+    assert sizes(mirrored) == {}
+    assert sizes(between(lambda m, h: m.last(F.pad(h, (-1, 0))), read=7)) == {}
+
+
+def test_a_padding_that_fills_up_to_a_width_freezes_the_channels(between, sizes):
+    filled = between(lambda m, h: m.last(F.pad(h, (0, 10 - h.shape[1]))), read=10)
+    assert sizes(filled) == {}
+
+
+def test_patches_are_folded_into_channels(sizes):
+    class Image(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 28), nn.Conv2d(7, 2, 1)
+
+        def forward(self, x):
+            patches = self.first(x).relu().transpose(-1, -2)
+            return self.last(F.fold(patches, (3, 4), 2, stride=(1, 2)))
+
+    inputs = torch.randn(2, 4, 3, dtype=torch.float64)
+    assert sizes(Image().double(), inputs) == {"first": 7}
+    assert sizes(Image().double(), inputs[0]) == {"first": 7}

@@ -15,6 +15,7 @@ from diffprune._graph.ops import (
     contractions,
     frequencies,
     indexing,
+    matrices,
     normalisation,
     pointwise,
     recurrent,
@@ -37,6 +38,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **recurrent.RULES,
     **writing.RULES,
     **frequencies.RULES,
+    **matrices.RULES,
 }
 
 

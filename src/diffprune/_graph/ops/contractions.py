@@ -255,7 +255,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
         _CONV_TRANSPOSE,
     ),
     **dict.fromkeys(
-        (aten.matmul, aten.bmm, aten.mm, aten.mv, aten.dot),
+        (aten.matmul, aten.bmm, aten.mm, aten.mv, aten.dot, aten.vdot),
         OpRule(matmul, zeros=zero_if_any),
     ),
     **dict.fromkeys((aten.addmm, aten.baddbmm), OpRule(addmm, zeros=_zero_sum)),

@@ -236,6 +236,12 @@ def all_picked(call: Call, x: Value, mask: Value) -> Axes:
     return call.frozen(PICKED, *call.shape)
 
 
+def buckets(call: Call, x: Value, bounds: Value, **_options: Anything) -> Axes:
+    """Between which bounds each element lies."""
+    call.freeze(bounds.axes[0], "its elements are compared")
+    return x.axes
+
+
 def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -> Axes:
     """Elements along one axis, other picks for every position of the others."""
     along(call, dim, picks, x)
@@ -285,4 +291,5 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.nonzero_numpy: OpRule(all_places),
     aten.argwhere: OpRule(all_places),
     aten.masked_select: OpRule(all_picked),
+    aten.bucketize: OpRule(buckets),
 }

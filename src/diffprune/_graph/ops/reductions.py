@@ -127,6 +127,39 @@ def extremum(
     return statistic(call, x, dim, *args, **kwargs)
 
 
+def ranked(
+    call: Call,
+    x: Value,
+    rank: Anything,
+    dim: Anything = None,
+    keepdim: bool = False,
+    **_more: Anything,
+) -> Axes:
+    """A quantile, or the k-th smallest element."""
+    if isinstance(rank, Value):
+        raise Unsupported
+    return statistic(call, x, dim, keepdim=keepdim)
+
+
+def smallest(
+    call: Call, x: Value, rank: int, dim: int = -1, keepdim: bool = False
+) -> Axes:
+    """The k-th smallest element along an axis, the last one if none is named."""
+    return ranked(call, x, rank, dim, keepdim)
+
+
+def apart(
+    call: Call, x: Value, y: Value, *_how: Anything, keepdim: bool = False
+) -> Axes:
+    """|x - y + eps| over the last axis: there is a distance between zeros, too."""
+    if len(x.axes) != len(y.axes):
+        raise Unsupported
+    last = [len(x.axes) - 1]
+    for value in (x, y):
+        call.freeze(value.axes[-1], "a little distance is added for each of its units")
+    return call.broadcast(Value(_without(v, last, keepdim=keepdim)) for v in (x, y))
+
+
 def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> Axes:
     """The largest elements along an axis, with their positions."""
     why = "its elements are compared"
@@ -136,7 +169,7 @@ def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> Axes
     return tuple(axes)
 
 
-_AVERAGES = (aten.mean, aten.var, aten.std, aten.var_mean, aten.std_mean)
+_AVERAGES = (aten.mean, aten.nanmean, aten.var, aten.std, aten.var_mean, aten.std_mean)
 _STATISTICS = (aten.amax, aten.amin, aten.prod, aten.median, aten.aminmax)
 # Of zeros, these are a position, a logarithm or a truth value.
 _NOT_ZERO = (aten.argmax, aten.argmin, aten.logsumexp, aten.all, aten.any)
@@ -151,6 +184,11 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_NOT_ZERO, OpRule(statistic)),
     **dict.fromkeys((aten.max, aten.min), OpRule(extremum)),
     aten.topk: OpRule(topk),
+    **dict.fromkeys(
+        (aten.quantile, aten.nanquantile), OpRule(ranked, zeros=zero_if_first)
+    ),
+    aten.kthvalue: OpRule(smallest),
+    aten.pairwise_distance: OpRule(apart),
     aten.cdist: OpRule(distances),
     aten.cosine_similarity: OpRule(cosine),
 }

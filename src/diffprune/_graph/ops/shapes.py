@@ -224,6 +224,14 @@ def create(
     return out
 
 
+def meshgrid(call: Call, values: Sequence[Value], indexing: str = "ij") -> list[Axes]:
+    """One tensor for each vector, which it repeats along the axes of the others."""
+    axes = [value.axes[0] if value.axes else () for value in values]
+    if indexing == "xy":
+        axes[:2] = axes[1::-1]
+    return [tuple(axes)] * len(call.shapes)
+
+
 def count_up(call: Call, *_args: Anything, **_more: Anything) -> Axes:
     """A new tensor of numbers that rise: every element tells its position."""
     return call.frozen(
@@ -310,6 +318,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
         (aten.arange, aten.linspace, aten.logspace, aten.eye), OpRule(count_up)
     ),
     aten.zeros: OpRule(create, zeros=always_zero),
+    aten.meshgrid: OpRule(meshgrid),
     **dict.fromkeys(
         (aten.new_ones, aten.new_empty, aten.new_full), OpRule(create_like)
     ),

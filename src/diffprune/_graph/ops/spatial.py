@@ -6,7 +6,7 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.axes import Atom, size
+from diffprune._graph.axes import Atom, Cat, atoms, size
 from diffprune._graph.ops.zero_rules import zero_if_first
 from diffprune._graph.rule_api import (
     AS_POSITIONS,
@@ -38,17 +38,37 @@ def resample(call: Call, x: Value, *_args: Anything, **_more: Anything) -> Axes:
 
 
 def pad(
-    call: Call, x: Value, amounts: Sequence[int], *_args: Anything, **_more: Anything
+    call: Call, x: Value, amounts: Sequence[int], *how: Anything, **more: Anything
 ) -> Axes:
-    """Elements added at the ends of the last axes."""
+    """Elements added at the ends of the last axes: [constants | x | constants]."""
     out = list[Axis](x.axes)
+    modes = [mode for mode in (*how, *more.values()) if isinstance(mode, str)]
+    are_constant = modes in ([], ["constant"])
     for i in range(len(amounts) // 2):
         dim = len(out) - 1 - i
         before, after = amounts[2 * i], amounts[2 * i + 1]
-        if before or after:
+        if before == after == 0:
+            continue
+        if are_constant and min(before, after) >= 0 and _may_be_cut(call, out[dim]):
+            out[dim] = _between(call, before, out[dim], after)
+        else:
             call.freeze(out[dim], AS_POSITIONS)
             (out[dim],) = call.frozen(SPATIAL, size(out[dim]) + before + after)
     return tuple(out)
+
+
+def _may_be_cut(call: Call, axis: Axis) -> bool:
+    found = atoms(call.algebra.resolve(axis))
+    return any(call.algebra.reason(atom) is None for atom in found)
+
+
+def _between(call: Call, before: int, axis: Axis, after: int) -> Axis:
+    """The axis with so many new elements on either side."""
+    sides = [call.fresh(*([amount] if amount else [])) for amount in (before, after)]
+    for amount, side in zip((before, after), sides, strict=True):
+        for added in side:
+            call.require(amount, added)
+    return (Cat((*sides[0], axis, *sides[1])),)
 
 
 def grid_sample(call: Call, x: Value, grid: Value, *_args: Anything) -> Axes:
@@ -79,6 +99,16 @@ def unfold(call: Call, x: Value, kernel: Sequence[int], *_args: Anything) -> Axe
     return (x.axes[0], (*x.axes[1], *rows, *columns), places)
 
 
+def fold(call: Call, x: Value, *_args: Anything) -> Axes:
+    """y[n, c, h, w] = sum of the patches x[n, (c k l), p] that lie there."""
+    *batch, patches, places = x.axes
+    call.freeze(places, AS_POSITIONS)
+    inside = x.shape[-2] // call.shape[len(batch)]
+    c, within = call.split(patches, [call.shape[len(batch)], inside])
+    call.freeze(within, AS_POSITIONS)
+    return (*batch, c, *call.frozen(SPATIAL, *call.shape[-2:]))
+
+
 _RESAMPLE = (
     aten.max_pool1d, aten.max_pool2d, aten.max_pool3d, aten.avg_pool1d, aten.avg_pool2d,
     aten.avg_pool3d, aten.adaptive_avg_pool1d, aten.adaptive_avg_pool2d,
@@ -107,4 +137,5 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.grid_sampler: OpRule(grid_sample, zeros=zero_if_first),
     aten.affine_grid_generator: OpRule(affine_grid),
     aten.im2col: OpRule(unfold, zeros=zero_if_first),
+    aten.col2im: OpRule(fold, zeros=zero_if_first, passes_scale=True),
 }

@@ -1,0 +1,57 @@
+"""Rules for functions of whole matrices: poses, cameras, flows that are inverted."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import torch
+
+from diffprune._graph.rule_api import (
+    Anything,
+    Axes,
+    Call,
+    Op,
+    OpRule,
+    Unsupported,
+    Value,
+)
+
+aten = torch.ops.aten
+_WHY: Final = "every element of the matrix takes part in the result"
+
+
+def of_matrices(call: Call, *args: Anything, **_options: Anything) -> list[Axes]:
+    """f(x[..., :, :]): an inverse, a determinant, a decomposition, a solution."""
+    values = [value for value in args if isinstance(value, Value)]
+    if len({value.shape[:-2] for value in values}) > 1:
+        raise Unsupported
+    batch = values[0].axes[:-2]
+    for value in values:
+        for axis in value.axes[-2:]:
+            call.freeze(axis, _WHY)
+        for axis, same in zip(batch, value.axes[:-2], strict=True):
+            call.unify(axis, same)
+    return [(*batch, *call.frozen(_WHY, *shape[len(batch) :])) for shape in call.shapes]
+
+
+def turned(call: Call, x: Value, _times: int = 1, dims: Sequence[int] = (0, 1)) -> Axes:
+    """A plane of two axes turned by right angles."""
+    axes = list(x.axes)
+    for dim in dims:
+        call.freeze(axes[dim], "its elements change places")
+        (axes[dim],) = call.frozen("its elements change places", call.shape[dim])
+    return tuple(axes)
+
+
+_FUNCTIONS = (
+    aten.linalg_inv, aten.linalg_inv_ex, aten.inverse, aten.linalg_pinv,
+    aten.linalg_det, aten.det, aten.logdet, aten.linalg_slogdet, aten.slogdet,
+    aten.matrix_exp, aten.linalg_matrix_exp, aten.linalg_matrix_power,
+    aten.linalg_solve, aten.linalg_solve_ex, aten.linalg_cholesky,
+    aten.linalg_cholesky_ex, aten.linalg_qr, aten.linalg_svd, aten.linalg_svdvals,
+    aten.svd, aten.linalg_eigh, aten.linalg_eigvalsh,
+)  # fmt: skip
+
+RULES: Final[Mapping[Op, OpRule]] = {
+    **dict.fromkeys(_FUNCTIONS, OpRule(of_matrices)),
+    aten.rot90: OpRule(turned),
+}
