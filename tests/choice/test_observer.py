@@ -65,6 +65,16 @@ def test_no_more_examples_are_heard_or_held_than_asked_for():
     assert len(reader.activations) == 12
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_inputs_are_held_as_the_model_takes_them_without_autocast(dtype):
+    model = net()
+    with torch.autocast("cpu", torch.bfloat16):
+        observer, _ = observed(model, [(X.to(dtype), Y)], fitting=20)
+    (inputs,) = observer.inputs
+    assert torch.equal(inputs[0], X.to(dtype).float())
+    model(*inputs)
+
+
 def test_passes_without_gradients_are_nobodys_evidence():
     model = net()
     observer = Observer(model, [*find_groups(model, X[:2])], 20, 20)

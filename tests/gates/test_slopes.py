@@ -53,6 +53,20 @@ def test_the_past_fades():
     torch.testing.assert_close(found, PAST * first + (1 - PAST) * second)
 
 
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_what_is_known_follows_the_model_to_another_precision(is_resumed):
+    slopes = Slopes({"a": 5})
+    slopes.hear(("a",), G.double() if is_resumed else G)
+    slopes.end_step()
+    if is_resumed:
+        squares = slopes.squares()
+        slopes.load_(squares)
+        assert torch.equal(slopes.squares()["a"], squares["a"])
+    slopes.hear(("a",), G.flip(0).double())
+    slopes.end_step()
+    torch.testing.assert_close(slopes.squares()["a"], heard(G, G.flip(0)))
+
+
 def test_units_that_leave_are_forgotten_and_old_graphs_are_ignored():
     slopes = Slopes(UNITS)
     slopes.hear(("a", "b"), G)

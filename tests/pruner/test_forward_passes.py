@@ -14,6 +14,7 @@ from transformers import (
 )
 
 import diffprune as dp
+from diffprune.errors import ArgumentError
 
 REENTRANT = pytest.mark.parametrize("reentrant", [True, False])
 # Said of every checkpoint in a checkpoint, whose gradients are there all the same.
@@ -447,6 +448,63 @@ class _Around(nn.Module):
         hidden = self.first(x).relu()
         weight = self.last.weight
         return nn.functional.linear(self.between(hidden), weight, self.last.bias)
+
+
+def _slopes_by_autograd(model, x):
+    x = x.clone().requires_grad_()
+    return torch.autograd.grad(model(x).sum(), x, create_graph=True)[0]
+
+
+def _slopes_by_func(model, x):
+    return torch.vmap(torch.func.jacrev(lambda one: model(one).sum()))(x)
+
+
+@NOISE
+def test_gates_learn_from_what_torch_func_makes_of_the_model(noise):
+    x, found = torch.rand(6, 4, dtype=torch.float64), []
+    for slopes in (_slopes_by_autograd, _slopes_by_func):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 9), nn.Tanh(), nn.Linear(9, 1)).double()
+        pruner = dp.Pruner(
+            model, x, strength=1e-3, gate=lambda g: dp.Gate(g.size, dropout=noise)
+        )
+        optimizer = torch.optim.SGD(pruner.parameter_groups(lr=0.1))
+        torch.manual_seed(1)
+        (slopes(model, x) - 1.0).square().sum().backward()
+        gradients = [p.grad for p in model.parameters() if p.grad is not None]
+        pruner.step(optimizer)
+        found.append([*gradients, pruner.worth["0"]])
+    torch.testing.assert_close(*found)
+    assert found[1][-1].all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_budget_is_met_though_the_model_runs_in_torch_func_alone():
+    x = torch.rand(40, 4)
+    model = nn.Sequential(nn.Linear(4, 20), nn.Tanh(), nn.Linear(20, 1))
+    pruner = dp.Pruner(model, x[:2], budget=dp.Budget(macs=0.5, steps=20))
+    optimizer = torch.optim.Adam(pruner.parameter_groups(lr=1e-2))
+    for _ in range(20):
+        optimizer.zero_grad()
+        (_slopes_by_func(model, x) - 1.0).square().mean().backward()
+        optimizer.step()
+        pruner.step(optimizer)
+    assert model[0].out_features == 10
+    pruner.finalize(optimizer)
+
+
+def test_gates_that_torch_func_transforms_are_refused():
+    x = torch.rand(6, 4)
+    model = nn.Sequential(nn.Linear(4, 9), nn.Tanh(), nn.Linear(9, 1))
+    pruner = dp.Pruner(model, x, strength=1e-3)
+
+    def loss(parameters):
+        return torch.func.functional_call(model, parameters, (x,)).sum()
+
+    with pytest.raises(ArgumentError, match=r"transforms the gates.*\n.*finalize"):
+        torch.func.grad(loss)(dict(model.named_parameters()))
+    pruner.finalize()
+    torch.func.grad(loss)(dict(model.named_parameters()))
 
 
 @pytest.mark.parametrize("then", ["forward", "state_dict", "step", "finalize"])

@@ -7,6 +7,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn, optim
+from torch.nn.utils.parametrizations import weight_norm
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import diffprune as dp
@@ -315,6 +316,13 @@ def test_a_model_that_was_changed_is_refused(change, match):
     with pytest.raises(ArgumentError, match=match):
         pruner.remove_closed_(optimizer)
     assert not pruner.history
+
+
+def test_a_weight_that_a_parametrization_took_is_missed_by_name():
+    pruner, _ = make()
+    weight_norm(pruner.model.fc2)
+    with pytest.raises(ArgumentError, match=r"no parameter `weight` any more"):
+        pruner.model(torch.rand(2, 5))
 
 
 @pytest.mark.parametrize("missing", ["fc1.bias", "fc1 (its gate)"])

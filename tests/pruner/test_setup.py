@@ -202,6 +202,26 @@ def test_nobody_else_cuts_a_model_that_a_pruner_is_at_work_on(cut):
         cut(pruner.model)
 
 
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda model: dp.Pruner(model, X[:4], strength=1e-3),
+        lambda model: dp.remove(model, X[:4], keep={}),
+    ],
+    ids=["Pruner", "remove"],
+)
+def test_models_that_share_a_gated_layer_have_one_pruner(cut):
+    pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
+    other = nn.Sequential(*pruner.model, nn.Linear(pruner.model[-1].out_features, 2))
+    before = vars(other).keys()
+    with pytest.raises(ArgumentError, match="is a part of another model, whose pruner"):
+        cut(other)
+    assert vars(other).keys() == before
+    train(pruner, optimizer, STEPS)
+    pruner.finalize(optimizer)
+    cut(other)
+
+
 def test_a_pruner_that_was_never_called_says_how():
     pruner, optimizer = begin(dp.Budget(macs=0.3, steps=STEPS))
     with pytest.warns(UserWarning, match=r"only now.*`pruner.step\(optimizer\)` after"):

@@ -7,13 +7,13 @@ are shown as `LinearMap`s, those inside recurrent layers and attention too.
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from diffprune._choice.linear_maps import Dense, LinearMap, linear_map
 from diffprune._choice.unrolled import is_recurrent, run_unrolled
 from diffprune._choice.watch import FunctionCall, Watch
+from diffprune._core.transforms import is_transformed
 from diffprune._graph import ExampleInputs, own_arguments
 
 Compute: TypeAlias = Callable[[Tensor], Tensor]
@@ -54,7 +54,7 @@ def watch_maps(
     """
 
     def handle(call: FunctionCall) -> Any:  # noqa: ANN401 - what the call returns
-        if _is_transformed():
+        if is_transformed():
             return otherwise(call)
         if is_recurrent(call):
             return run_unrolled(call, product)
@@ -68,11 +68,6 @@ def watch_maps(
         return at_map(found, lambda x: F.linear(x, weight, bias))
 
     return Watch(handle)
-
-
-def _is_transformed() -> bool:
-    """Whether a function is being transformed by `torch.func`."""
-    return torch._C._functorch.peek_interpreter_stack() is not None  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType] - nothing public says so
 
 
 def computes(call: FunctionCall) -> bool:

@@ -19,6 +19,7 @@ from diffprune._choice.forward import first_names, names_of, watch_maps
 from diffprune._choice.listener import Listener
 from diffprune._choice.watch import Watch
 from diffprune._choice.worth import Leaving, order_units
+from diffprune._core.transforms import is_transformed
 from diffprune._core.types import Float
 from diffprune._graph import ExampleInputs, PruneGroup
 
@@ -77,7 +78,8 @@ class Observer:
             outer.is_outer = True
             outer.end_()
             self._listener.return_to_(outer.position)
-        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        is_plain = not torch.compiler.is_compiling() and not is_transformed()
+        if not is_plain or not torch.is_grad_enabled():
             self._calls.append(None)
             return
         count = batch_size((*args, *kwargs.values()))
@@ -198,7 +200,10 @@ class Observer:
         if inputs is None:
             return some, []
         first = first_examples(inputs, some)
-        own = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), first)
+        like = next(self._model.parameters()).dtype
+        own = pytree.tree_map_only(
+            Tensor, lambda t: _as_without_autocast(t, like), first
+        )
         return some, [own]
 
 
@@ -235,6 +240,15 @@ class _Call:
         if self._watch is not None:
             self._watch.__exit__(None, None, None)
             self._watch = None
+
+
+def _as_without_autocast(x: Tensor, like: torch.dtype) -> Tensor:
+    """A copy of an input that a model of this type takes outside of autocast, too."""
+    device, own = x.device.type, x.detach().clone()
+    is_cast = torch.is_autocast_enabled(device) and like.is_floating_point
+    return (
+        own.to(like) if is_cast and x.dtype == torch.get_autocast_dtype(device) else own
+    )
 
 
 def _as_inputs(

@@ -11,6 +11,9 @@ from diffprune.errors import ArgumentError
 MARK: Final = "_diffprune_has_pruner"
 """What a model has as long as a pruner is at work on it."""
 
+GATES: Final = "_diffprune_gates_layers"
+"""What an object has whose hooks gate layers."""
+
 
 def check_has_values(model: nn.Module) -> None:
     """Refuse a model with parameters or buffers that have no values, by their name.
@@ -64,13 +67,23 @@ def check_has_no_pruner(model: nn.Module) -> None:
     """Refuse a model that a pruner is at work on, whose units its gates hold.
 
     Raises:
-        ArgumentError: If it is such a model.
+        ArgumentError: If it is such a model, holds one, or shares a gated layer with
+            one.
     """
     if any(MARK in vars(module) for module in model.modules()):
         raise ArgumentError(
             "this model already has a pruner. Call its `finalize()` first, or start "
             "again from a fresh model."
         )
+    for name, module in model.named_modules():
+        hooks = *module._forward_pre_hooks.values(), *module._forward_hooks.values()  # noqa: SLF001 - nothing public lists hooks
+        owners = (getattr(hook, "__self__", None) for hook in hooks)
+        if any(GATES in getattr(owner, "__dict__", ()) for owner in owners):
+            raise ArgumentError(
+                f"`{name or 'this model'}` is a part of another model, whose pruner "
+                "already has a gate on it. Call its `finalize()` first; or prune both "
+                "models at once, as parts of one module that calls them."
+            )
 
 
 def check_device(name: str) -> None:

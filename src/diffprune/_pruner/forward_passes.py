@@ -21,6 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from diffprune._core.transforms import (
+    is_argument,
+    is_transformed,
+    outside_of_transforms,
+)
 from diffprune._core.types import Float
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate, GateLike
@@ -62,9 +67,10 @@ class ForwardPasses:
 
     def begin(self) -> None:
         """Evaluate every gate, for a pass of the whole model on this thread."""
-        is_repeatable = self._draws() and torch.is_grad_enabled()
-        state = self._random_state() if is_repeatable else None
-        self._running[get_ident()] = _Pass(self.pooled.values(), state)
+        with self._outside_of_transforms():
+            is_repeatable = self._draws() and torch.is_grad_enabled()
+            state = self._random_state() if is_repeatable else None
+            self._running[get_ident()] = _Pass(self.pooled.values(), state)
 
     def end(self) -> None:
         """Forget the values of the pass on this thread."""
@@ -74,7 +80,7 @@ class ForwardPasses:
         """Values of a gate in the pass on this thread, or in the one that is redone."""
         running = self._running.get(get_ident())
         if running is None:
-            with unseen_by_checkpoints():
+            with self._outside_of_transforms(), unseen_by_checkpoints():
                 return self._again(name)
         if running.drawn_from is not None:
             self._remember_(running.drawn_from)
@@ -113,6 +119,23 @@ class ForwardPasses:
         self._noise.move_to_end(place)
         if len(self._noise) > _REMEMBERED:
             self._noise.popitem(last=False)
+
+    @contextmanager
+    def _outside_of_transforms(self) -> Generator[None]:
+        """Evaluate gates for good, whatever `torch.func` does to their model.
+
+        Raises:
+            ArgumentError: If it transforms them, too.
+        """
+        gates = self._gates.values() if is_transformed() else ()
+        if any(is_argument(p) for gate in gates for _, p in gate.named_parameters()):
+            raise ArgumentError(
+                "`torch.func` transforms the gates, and a pruner learns from the "
+                "gradients of `loss.backward()` alone.\nTransform the model as a "
+                "function of its inputs, or call `pruner.finalize()` first."
+            )
+        with outside_of_transforms():
+            yield
 
     def _draws(self) -> bool:
         """Whether values may be random as the gates are now."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
+from diffprune._core.modules import GATES
 from diffprune._core.types import Float
 from diffprune._graph import Atom, Axis, atoms, size, unit_occurrences
 from diffprune._pruner.compiled_code import note_compiling
@@ -26,6 +27,7 @@ from diffprune._pruner.forward_passes import (
     is_in_backward,
     unseen_by_checkpoints,
 )
+from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
 
@@ -203,8 +205,14 @@ class Place:
     @property
     def tensor(self) -> Tensor:
         """The parameter; while it is swapped, the gated one."""
-        tensor = dict.__getitem__(self.owner._parameters, self.name)  # noqa: SLF001 - as it is, not as a checkpoint reads it
-        assert tensor is not None  # noqa: S101 - only existing ones are gated
+        held = self.owner._parameters  # noqa: SLF001 - as it is, not as a checkpoint reads it
+        tensor = dict.get(held, self.name)
+        if tensor is None:
+            raise ArgumentError(
+                f"a {type(self.owner).__name__} has no parameter `{self.name}` any "
+                "more, and a gate multiplies it.\nChange the model, by a "
+                "parametrization as well, before making the pruner."
+            )
         return tensor
 
 
@@ -241,6 +249,7 @@ class Swap:
     """
 
     def __init__(self, gating: Gating, places: Sequence[Place]) -> None:
+        vars(self)[GATES] = True
         self.gating, self.places = gating, places
         self._originals: list[tuple[Place, Tensor]] = []
         self.turn = Turn()

@@ -88,7 +88,8 @@ class Slopes:
             known = self._known.get(names)
             if known is None:
                 known = self._joined(names, share)
-            self._known[names] = known.lerp_(share, 1 - PAST)
+            # The model may have moved to another device or type since.
+            self._known[names] = known.to(share).lerp_(share, 1 - PAST)
         return mean
 
     def squares(self) -> dict[str, Float[Tensor, " units"]]:
@@ -110,7 +111,7 @@ class Slopes:
 
     def load_(self, squares: Mapping[str, Float[Tensor, " units"]]) -> None:
         """Know of each gate what another run knew of it."""
-        read = {name: some.float().clone() for name, some in squares.items()}
+        read = {name: some.double().clone() for name, some in squares.items()}
         self._sizes = {name: len(read[name]) for name in self._sizes}
         self._heard.clear()
         is_known = any(bool(some.any()) for some in read.values())

@@ -23,6 +23,23 @@ def sequence():
     return torch.randn(2, 4, 3, dtype=torch.float64)
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_projections_stay_whole_however_many_weights_there_are(sizes, sequence, bias):
+    class Projected(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.LSTM(
+                3, 7, 4, bias=bias, batch_first=True, bidirectional=True, proj_size=5
+            )
+            self.next, self.last = nn.Linear(10, 6), nn.Linear(6, 2)
+
+        def forward(self, x):
+            return self.last(self.next(self.layer(x)[0][:, -1]))
+
+    assert sizes(Projected().double(), sequence) == {"next": 6}
+
+
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell, nn.RNNCell])
 def test_cells_lose_units(sizes, sequence, cell):
     model = Stepwise(cell, start=lambda _: None).double()

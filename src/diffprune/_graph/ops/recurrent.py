@@ -68,13 +68,13 @@ def _layers(
     flags: Sequence[Anything],
 ) -> tuple[Axes, Axes]:
     """All layers and directions have one hidden size, so they share their units."""
-    has_bias, _layers_count, _dropout, _train, bidirectional, batch_first = flags[:6]
+    has_bias, layers, _dropout, _train, bidirectional, batch_first = flags[:6]
     call.freeze(x.axes[1 if batch_first else 0], "a recurrent layer walks along it")
     units = state.axes[-1]
-    per_cell = 4 if has_bias else 2
-    if len(weights) % per_cell or state.shape[-1] != weights[1].shape[-1]:
+    per_cell, directions = 4 if has_bias else 2, 2 if bidirectional else 1
+    if len(weights) != per_cell * directions * layers:
         return _refuse(call, x, state, weights)
-    inputs, directions = x, 2 if bidirectional else 1
+    inputs = x
     for start in range(0, len(weights), per_cell * directions):
         layer = weights[start : start + per_cell * directions]
         for first in range(0, len(layer), per_cell):
