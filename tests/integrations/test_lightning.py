@@ -304,6 +304,11 @@ def test_an_input_is_asked_for(lit, tmp_path):
         trainer(tmp_path, pruning()).fit(lit, loader())
 
 
+def test_a_part_that_there_is_not_is_named(lit, tmp_path):
+    with pytest.raises(ArgumentError, match=r"module: .*`nett`\.\n.* has `net`"):
+        trainer(tmp_path, pruning(module="nett")).fit(lit, loader())
+
+
 def test_optimizers_without_gates_are_refused(lit, tmp_path):
     weights = list(lit.parameters())
     lit.configure_optimizers = lambda: optim.SGD(weights, 0.1)

@@ -174,7 +174,13 @@ class Pruning(Callback):
         return f"{self._module}." if self._module else ""
 
     def _target(self, pl_module: nn.Module) -> nn.Module:
-        return pl_module.get_submodule(self._module)
+        try:
+            return pl_module.get_submodule(self._module)
+        except AttributeError as error:
+            names = ", ".join(f"`{name}`" for name, _ in pl_module.named_children())
+            raise ArgumentError(
+                f"module: {error}.\n{type(pl_module).__name__} has {names}."
+            ) from error
 
     def _running(self) -> Pruner[Any]:
         assert self.pruner is not None  # noqa: S101 - `setup` comes first

@@ -1,11 +1,23 @@
 """Numbers as people read them: units, counts, shares, bytes and times as short text."""
 
+import os
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rich import filesize
 
 _FEW_GATES: Final = 6
+
+
+def typed(command: str, folder: str | os.PathLike[str], rest: str = "") -> str:
+    """A command about a folder, as one types it into a shell.
+
+    Examples:
+        >>> typed("bench", "my runs/a", "--compile")
+        "diffprune bench 'my runs/a' --compile"
+    """
+    return f"diffprune {command} {shlex.quote(os.fspath(folder))} {rest}".rstrip()
 
 
 def architecture(widths: Mapping[str, int]) -> str:

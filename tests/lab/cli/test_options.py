@@ -25,6 +25,12 @@ def test_what_is_no_limit_is_explained(spec):
         parse_budget([spec])
 
 
+@pytest.mark.parametrize("specs", [["macs=0.3,macs=0.4"], ["macs=1", "macs=0.4"]])
+def test_of_two_limits_of_one_cost_none_is_chosen(specs):
+    with pytest.raises(ArgumentError, match="`macs` is limited twice"):
+        parse_budget(specs)
+
+
 def test_missing_files_are_found_early(tmp_path):
     check_spec("digits")
     check_spec("package.module:task")

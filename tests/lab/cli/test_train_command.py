@@ -140,6 +140,24 @@ def test_a_missing_package_is_named(diffprune, monkeypatch):
     assert "pip install 'diffprune[tensorboard]'" in done.stderr
 
 
+def test_what_the_users_code_prints_is_no_result(diffprune, tmp_path, source):
+    loud = "print('loading')\n" + source.replace(
+        "    x =", "    print('data')\n    x ="
+    )
+    (tmp_path / "mine.py").write_text(loud)
+    done = diffprune("train", "mine.py:task", "--epochs", "1", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["epochs"] == 1
+    assert "loading" in done.stderr
+    assert "data" in done.stderr
+
+
+def test_commands_to_type_next_are_quoted(diffprune):
+    done = diffprune("train", "mine.py:task", "--epochs", "1", "--out", "my runs/a b")
+    assert done.exit_code == 0, done.stderr
+    assert "diffprune export 'my runs/a b' --to onnx" in done.stderr
+
+
 def test_as_a_program(tmp_path):
     command = [sys.executable, "-m", "diffprune", "train", "mine.py:task"]
     arguments = ["--epochs", "1", "--json"]
@@ -171,6 +189,13 @@ def test_what_cannot_be_done_is_explained(diffprune, arguments, message):
     done = diffprune("train", *arguments)
     assert (done.exit_code, done.stdout) == (1, "")
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("option", [["--dense"], ["--recipe", "mine.py:numbers"]])
+def test_a_run_goes_on_with_its_own_recipe(in_finished, option):
+    done = in_finished("train", "runs/mine", *option)
+    assert done.exit_code == 1
+    assert f"goes on with its own recipe: leave out `{option[0]}`" in done.stderr
 
 
 def test_a_finished_run_is_not_trained_again(in_finished):

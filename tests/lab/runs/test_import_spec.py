@@ -33,6 +33,19 @@ def test_a_file_may_import_its_neighbours(folder):
     assert find_callable(f"{folder}/mine.py:mine")() == 7
 
 
+def test_a_file_of_a_package_is_told_its_name_as_a_module(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    package = folder / "outer" / "inner"
+    package.mkdir(parents=True)
+    (folder / "outer" / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "width.py").write_text("width = 7")
+    (package / "own.py").write_text("from .width import width\ndef f(): return width")
+    with pytest.raises(ArgumentError, match=r"module, `outer\.inner\.own:"):
+        find_callable("outer/inner/own.py:f")
+    assert find_callable("outer.inner.own:f")() == 7
+
+
 def test_a_module_is_looked_for_in_the_present_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "own_module.py").write_text("def f(): return 3")

@@ -45,6 +45,15 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         read_runs([tmp_path])
 
 
+@pytest.mark.parametrize("name", ["recipe.json", "environment.json", "metrics.jsonl"])
+@pytest.mark.parametrize("content", [b"{", b"\xa7"])
+def test_a_damaged_file_is_named(make_run, name, content):
+    folder = make_run("mine")
+    (folder / name).write_bytes(content)
+    with pytest.raises(ArgumentError, match=f"is damaged.*`{name}`: "):
+        read_run(folder)
+
+
 def test_a_file_without_an_end_is_damaged(make_run):
     folder = make_run("deep")
     (folder / "recipe.json").write_text("[" * 100_000)

@@ -71,14 +71,22 @@ def parse_budget(specs: Sequence[str]) -> dict[str, float | str]:
     """Read limits such as `macs=0.3`; several may stand in one, with commas.
 
     Raises:
-        ArgumentError: If a limit lacks its name or its amount, or is no amount.
+        ArgumentError: If a limit lacks its name or its amount, is no amount, or is
+            given twice.
         UnknownNameError: If nothing of that name can be limited.
 
     Examples:
         >>> parse_budget(["macs=0.3,size=200 kB"])
         {'macs': 0.3, 'size': '200 kB'}
     """
-    return dict(_parse_limit(part) for spec in specs for part in spec.split(","))
+    limits = [_parse_limit(part) for spec in specs for part in spec.split(",")]
+    names = [name for name, _ in limits]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ArgumentError(
+            f"`{twice[0]}` is limited twice: {', '.join(specs)}.\nLeave one out; for "
+            "a run of each, type `diffprune sweep`."
+        )
+    return dict(limits)
 
 
 def _parse_limit(spec: str) -> tuple[str, float | str]:

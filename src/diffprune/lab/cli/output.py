@@ -1,17 +1,20 @@
 """How every command speaks and ends: results, messages, errors, exit codes, examples.
 
-Results go to stdout, everything else to stderr.
+Results go to stdout; everything else goes to stderr, and so does what the user's own
+code prints.
 """
 
 import json
 import os
+import sys
 import sysconfig
 import traceback
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TextIO, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
@@ -29,6 +32,9 @@ _OURS: Final = Path(__file__).resolve().parents[2]
 _PYTHONS: Final = tuple(
     Path(sysconfig.get_paths()[name]) for name in ("stdlib", "purelib")
 )
+_RESULTS: Final = ContextVar[TextIO | None]("results", default=None)
+"""Where results go while the user's own code cannot print there."""
+
 CommandT = TypeVar("CommandT", bound=Callable[..., None])
 
 
@@ -65,7 +71,7 @@ def say(text: str) -> None:
 def show(*results: RenderableType) -> None:
     """Print results for a person."""
     # Cells are text of other people's models: `model.py:100:` is no emoji.
-    console = Console(markup=False, emoji=False, highlight=False)
+    console = Console(file=_RESULTS.get(), markup=False, emoji=False, highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         # A file or a pipe has no edge, and a number that is cut is no number.
         unbounded = console.options.update(max_width=_NO_EDGE)
@@ -76,17 +82,19 @@ def show(*results: RenderableType) -> None:
 
 def show_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
     """Print the result for a program."""
-    typer.echo(json.dumps(result, indent=2))
+    typer.echo(json.dumps(result, indent=2), file=_RESULTS.get())
 
 
 @contextmanager
 def said_plainly() -> Generator[None, None, None]:
     """Turn what diffprune raises on purpose into a message and an exit code.
 
-    Of an error in the user's own code, show that code, and not how one got there.
+    Of an error in the user's own code, show that code, and not how one got there. What
+    it prints is no result.
     """
     try:
-        yield
+        with _stdout_for_results():
+            yield
     except DiffpruneError as error:
         say(f"Error: {error}")
         raise typer.Exit(FAILED) from error
@@ -101,6 +109,16 @@ def said_plainly() -> Generator[None, None, None]:
             raise
         say("".join(traceback.format_exception(type(error), error, own)).rstrip())
         raise typer.Exit(FAILED) from error
+
+
+@contextmanager
+def _stdout_for_results() -> Generator[None, None, None]:
+    outer = _RESULTS.set(_RESULTS.get() or sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _RESULTS.reset(outer)
 
 
 def own_part(error: BaseException) -> TracebackType | None:

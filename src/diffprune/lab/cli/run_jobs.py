@@ -8,9 +8,10 @@ from typing import Any
 
 import typer
 
+from diffprune.errors import ArgumentError
 from diffprune.lab import Recipe, Run, read_run, train
 from diffprune.lab.cli.output import INTERRUPTED, say, screen
-from diffprune.lab.formatting import spell_widths
+from diffprune.lab.formatting import spell_widths, typed
 from diffprune.lab.runs.rebuild import task_of
 from diffprune.lab.runs.tasks import load_recipe, load_task
 from diffprune.lab.tensorboard_events import tensorboard
@@ -49,10 +50,16 @@ def find_job(
 
     Raises:
         UnknownNameError: If there is no such task or recipe.
-        ArgumentError: If the folder holds no run.
+        ArgumentError: If the folder holds no run, or another recipe is asked for.
     """
     if Path(task).is_dir():
         folder = Path(task)
+        if dense or recipe is not None:
+            raise ArgumentError(
+                f"`{task}` is a run, which goes on with its own recipe: leave out "
+                f"`{'--dense' if dense else '--recipe'}`.\nTo train its task anew, "
+                "name the task, as in `mine.py:my_task`."
+            )
         chosen = _changed(read_run(folder).recipe, given)
         return Job(task_of(folder, trust=trust), chosen, out or folder)
     make_task, make_recipe = load_task(task)
@@ -88,7 +95,7 @@ def run_job(job: Job, device: str = "cpu", *, with_tensorboard: bool = False) ->
             make_task, recipe, out = job.make_task, job.recipe, job.folder
             train(make_task, recipe, out=out, device=device, on_epoch=on_epoch)
     except KeyboardInterrupt:
-        say(f"Stopped; `diffprune train {job.folder}` goes on from here.")
+        say(f"Stopped; `{typed('train', job.folder)}` goes on from here.")
         raise typer.Exit(INTERRUPTED) from None
     return read_run(job.folder)
 
@@ -121,4 +128,4 @@ def advice(run: Run) -> str:
     """What to do next."""
     if not run.is_dense and not run.removals:
         return "Nothing was removed: ask for less, as in `--budget macs=0.3`."
-    return f"Next:  diffprune export {run.folder} --to onnx  (or bench, report)"
+    return f"Next:  {typed('export', run.folder, '--to onnx')}  (or bench, report)"

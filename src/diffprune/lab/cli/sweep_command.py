@@ -8,6 +8,7 @@ import typer
 from diffprune.errors import ArgumentError
 from diffprune.lab.cli.options import AsJson, check_spec, parse_budget, read_values
 from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
+from diffprune.lab.formatting import typed
 
 if TYPE_CHECKING:
     from diffprune.lab import Front, Recipe, Search
@@ -198,4 +199,4 @@ def _show(front: "Front", out: Path, *, as_json: bool) -> None:
     show(front.table())
     if front.given_up:
         say(f"Given up early, as hopeless: {', '.join(front.given_up)}")
-    say(f"Next:  diffprune compare {out}/*/  (or report)")
+    say(f"Next:  {typed('compare', out)}/*/  (or report)")

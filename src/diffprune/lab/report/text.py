@@ -1,7 +1,6 @@
 """The sentences, cells and snippets of a report, from runs and their networks."""
 
 import math
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from diffprune.lab.formatting import (
     percent,
     short,
     spell_widths,
+    typed,
 )
 from diffprune.lab.report.networks import (
     Network,
@@ -287,9 +287,8 @@ def _worth(lost: Mapping[str, float]) -> str:
 def snippets(run: Run) -> list[Snippet]:
     """How to load and export the network of a run, or how to finish the run."""
     folder = run.folder.as_posix()
-    quoted = shlex.quote(folder)
     if run.outcome is None:
-        return [Snippet(title="Finish the run", code=f"diffprune train {quoted}")]
+        return [Snippet(title="Finish the run", code=typed("train", folder))]
     return [
         Snippet(
             title="Load it in Python",
@@ -301,10 +300,10 @@ def snippets(run: Run) -> list[Snippet]:
         ),
         Snippet(
             title="Export it to ONNX",
-            code=f"diffprune export {quoted} --to onnx",
+            code=typed("export", folder, "--to onnx"),
         ),
         Snippet(
             title="Measure it on this machine",
-            code=f"diffprune bench {quoted}",
+            code=typed("bench", folder),
         ),
     ]

@@ -102,8 +102,27 @@ def _run_file(path: Path) -> ModuleType:
     _can_import_from(path.resolve().parent)
     # Data classes and the workers of a `DataLoader` look their module up by name.
     sys.modules.setdefault(path.stem, module)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        if "no known parent package" not in str(error):
+            raise
+        raise ArgumentError(
+            f"`{path}` imports from the package that it is a part of, and was named as "
+            f"a file.\nName it as a module, `{_dotted(path.resolve())}:...`, from the "
+            "folder that holds the package."
+        ) from error
     return module
+
+
+def _dotted(path: Path) -> str:
+    """A file as a module of its package; a folder without `__init__.py` is one, too."""
+    outer = [path.parent.name]
+    for folder in path.parent.parents:
+        if not (folder / "__init__.py").is_file():
+            break
+        outer.insert(0, folder.name)
+    return ".".join([*outer, path.stem])
 
 
 def _import(name: str) -> ModuleType:

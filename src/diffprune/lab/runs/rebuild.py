@@ -14,6 +14,7 @@ from diffprune._io import load_pruned
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates
+from diffprune.lab.formatting import typed
 from diffprune.lab.runs.import_spec import code_of, find_callable
 from diffprune.lab.runs.records import INPUTS, Run, read_run
 from diffprune.lab.runs.tasks import load_task
@@ -55,7 +56,7 @@ def rebuild(folder: Path, task: str | None = None, *, trust: bool = False) -> Mo
     if run.outcome is None:
         raise ArgumentError(
             f"the run in `{folder}` is unfinished: it has {len(run.epochs)} of "
-            f"{run.recipe.epochs} epochs.\nFinish it: `diffprune train {folder}`."
+            f"{run.recipe.epochs} epochs.\nFinish it: `{typed('train', folder)}`."
         )
     model, inputs = make_model(run, task, trust=trust, is_dense=True)
     dense = _without_gates(model)

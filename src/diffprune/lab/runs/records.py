@@ -3,7 +3,8 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -235,11 +236,22 @@ def _read(folder: Path) -> Run:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read one JSON object."""
-    return json.loads(path.read_text(encoding="utf-8"))
+    with _naming(path):
+        return json.loads(path.read_text(encoding="utf-8"))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """Read JSON objects, one per line; none if there is no file."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    with _naming(path):
+        return [json.loads(n) for n in path.read_text(encoding="utf-8").splitlines()]
+
+
+@contextmanager
+def _naming(path: Path) -> Generator[None]:
+    """Say of which file it is that it cannot be read."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"`{path.name}`: {error}") from error
