@@ -331,6 +331,73 @@ def test_a_run_that_went_on_can_go_back(kind):
         assert torch.equal(tensor, expected[name]), name
 
 
+def test_a_run_whose_gates_are_folded_away_goes_back_by_its_file(tmp_path):
+    run_ = with_budget()
+    x = torch.rand(4, 5)
+    steps_(run_, 4)
+    dp.save_checkpoint(tmp_path / "early", *run_)
+    steps_(run_, 16)
+    assert run_[0].state_dict()["folded"]
+    expected = copy.deepcopy(run_[0].model).eval()(x)
+    dp.load_checkpoint(tmp_path / "early", *run_)
+    assert not run_[0].state_dict()["folded"]
+    steps_(run_, 16)
+    assert torch.equal(run_[0].model.eval()(x), expected)
+
+
+def test_a_checkpoint_of_a_finished_run_is_loaded(tmp_path):
+    pruner, optimizer, _ = make(every=1)
+    scheduler = optim.lr_scheduler.ConstantLR(optimizer)
+    train_(pruner, optimizer, scheduler, 3)
+    small = pruner.finalize(optimizer)
+    dp.save_checkpoint(tmp_path / "last", pruner, optimizer)
+    again, fresh, _ = make(every=1)
+    dp.load_checkpoint(tmp_path / "last", again, fresh)
+    x = torch.rand(4, 5)
+    assert torch.equal(again.finalize().eval()(x), small.eval()(x))
+    with pytest.raises(ArgumentError, match="was finalized"):
+        dp.load_checkpoint(tmp_path / "last", pruner, optimizer)
+
+
+def with_budget():
+    torch.manual_seed(0)
+    pruner = dp.Pruner(Net(), torch.rand(4, 5), budget=dp.Budget(macs=0.5, steps=20))
+    return pruner, optim.Adam(pruner.parameter_groups(lr=0.01))
+
+
+def steps_(run_, count):
+    pruner, optimizer = run_
+    for _ in range(count):
+        x = torch.randn(32, 5)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(pruner.model(x), x[:, :1].relu()).backward()
+        optimizer.step()
+        pruner.step(optimizer)
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+@pytest.mark.parametrize("kind", [optim.SGD, optim.RMSprop])
+def test_an_optimizer_of_another_kind_is_refused(tmp_path, kind, steps):
+    run_ = make()
+    train_(*run_, steps)
+    dp.save_checkpoint(tmp_path / "file", *run_[:2])
+    pruner, *_ = make()
+    other = kind(pruner.parameter_groups(), lr=0.1)
+    before = other.state_dict()
+    with pytest.raises(ArgumentError, match="it has no option"):
+        dp.load_checkpoint(tmp_path / "file", pruner, other)
+    assert other.state_dict() == before
+
+
+def test_an_optimizer_that_was_loaded_too_early_is_told_apart():
+    run_ = with_budget()
+    steps_(run_, 4)
+    pruner, optimizer = with_budget()
+    optimizer.load_state_dict(run_[1].state_dict())
+    with pytest.raises(ArgumentError, match="load the state of the pruner first"):
+        pruner.load_state_dict(run_[0].state_dict(), optimizer)
+
+
 def test_an_optimizer_that_cannot_go_back_changes_nothing():
     pruner, optimizer, scheduler = make(every=1)
     train_(pruner, optimizer, scheduler, 2)

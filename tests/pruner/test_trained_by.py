@@ -167,14 +167,20 @@ def scaled(optimizer):
     return LambdaLR(optimizer, lambda step: 0.9**step)
 
 
-@pytest.mark.parametrize("make", [cosine, one_cycle, scaled])
-def test_gates_join_an_optimizer_and_its_scheduler(make):
+def warmed_up(optimizer):
+    return LambdaLR(optimizer, lambda step: min(step / 2, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("make", "highest"),
+    [(cosine, 0.1), (one_cycle, 1.0), (scaled, 0.1), (warmed_up, 0.1)],
+)
+def test_gates_join_an_optimizer_and_its_scheduler(make, highest):
     model = net()
     optimizer = optim.Adam(model.parameters(), lr=0.1, weight_decay=0.1)
     scheduler = make(optimizer)
     pruner = dp.Pruner(model, X, strength=1e-3, remove_every=1)
-    now = optimizer.param_groups[0]["lr"]
-    pruner.add_to(optimizer, scheduler, lr=5 * now)
+    pruner.add_to(optimizer, scheduler, lr=5 * highest)
     for _ in range(3):
         train_(pruner, optimizer)
         scheduler.step()
@@ -184,6 +190,37 @@ def test_gates_join_an_optimizer_and_its_scheduler(make):
     assert (first["weight_decay"], second["weight_decay"]) == (0.1, 0.0)
     with pytest.raises(ArgumentError, match="already holds gates"):
         pruner.add_to(optimizer)
+
+
+def test_a_rate_of_zero_is_taken_as_it_is():
+    model = net()
+    optimizer = optim.SGD(model.parameters(), lr=0.0)
+    dp.Pruner(model, X, strength=1e-3).add_to(optimizer, lr=0.5)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.0, 0.5]
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_names_in_an_optimizer_stay_those_of_its_parameters(is_late):
+    model = net()
+    late = optim.Adam(model.named_parameters(), lr=1e-3)
+    pruner = dp.Pruner(model, X, budget=dp.Budget(macs=0.6, steps=20))
+    optimizer = late if is_late else optim.Adam(model.named_parameters(), lr=1e-3)
+    if is_late:
+        pruner.add_to(optimizer)
+
+    def names():
+        return {p: name for name, p in model.named_parameters()}
+
+    for _ in range(20):
+        of_parameters = names()
+        for group in optimizer.param_groups:
+            held = [of_parameters[p] for p in group["params"]]
+            assert list(group["param_names"]) == held
+        train_(pruner, optimizer)
+        pruner.step(optimizer)
+    saved = optimizer.state_dict()
+    assert sum(len(group["param_names"]) for group in saved["param_groups"]) == 4
+    pruner.finalize(optimizer)
 
 
 def test_a_callback_that_fails_undoes_the_removal():

@@ -274,7 +274,8 @@ class Controller:
         if found != asked:
             raise ArgumentError(
                 f"this state is on its way to {found}, and this pruner was asked for "
-                f"{asked}."
+                f"{asked}.\nAsk for what the run was made with, its `steps` included: "
+                "they say when units leave, and training may take longer."
             )
 
     def used(self) -> dict[str, float]:

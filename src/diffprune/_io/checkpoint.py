@@ -6,7 +6,7 @@ safetensors format: tensors by number, and in the header, as JSON, what they bel
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -22,6 +22,7 @@ from diffprune._core.randomness import random_states, set_random_states
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.tensor_files import copied, map_tensors, packed
 from diffprune._io.compatibility import are_alike
+from diffprune._io.gated_state import GATES
 from diffprune._io.optimizer_fit import fitted
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.optimizer_state import check_trains
@@ -210,10 +211,15 @@ def _shapes(state: Mapping[str, Any]) -> dict[str, list[int]]:
 
 def _borrowers(state: Mapping[str, Any], pruner: HasState) -> dict[Tensor, Tensor]:
     """Which tensors of the model can have the memory of what was read; no gates."""
-    gates = tuple(f"{name}." for name in named_gates(pruner.model))
-    tensors = named_tensors(pruner.model)
-    plain = {n: t for n, t in tensors.items() if not n.startswith(gates)}
+    is_of_gate, tensors = _of_gates(pruner.model), named_tensors(pruner.model)
+    plain = {n: t for n, t in tensors.items() if not is_of_gate(n)}
     return borrowers(plain, state["model"])
+
+
+def _of_gates(model: nn.Module) -> Callable[[str], bool]:
+    """Tells names of gates, also of those that the model has no more, from others."""
+    gates = tuple(f"{name}." for name in named_gates(model))
+    return lambda name: name.startswith(gates) or GATES in name.split(".")
 
 
 def _parameters(
@@ -230,9 +236,9 @@ def _check_model(
 ) -> None:
     """Compare shapes before anything is cut; gates are the pruner's to check."""
     plan, saved = Plan.from_json(state["pruner"]["plan"]), state["model"]
-    gates = tuple(f"{name}." for name in named_gates(pruner.model))
+    is_of_gate = _of_gates(pruner.model)
     unknown = saved.keys() - pruner.model.state_dict().keys()
-    if extra := sorted(name for name in unknown if not name.startswith(gates)):
+    if extra := sorted(name for name in unknown if not is_of_gate(name)):
         raise ArgumentError(
             f"`{path}` is of another model: it holds `{extra[0]}`, and the model does "
             "not."
@@ -242,7 +248,7 @@ def _check_model(
         kept = plan.tensors.get(name, {})
         expected = [len(kept.get(dim, range(n))) for dim, n in enumerate(shape)]
         found = shapes.get(name, "nothing")
-        if found != expected and not name.startswith(gates):
+        if found != expected and not is_of_gate(name):
             raise ArgumentError(
                 f"`{path}` is of another model: for `{name}` it holds {found}, and "
                 f"{expected} is needed."

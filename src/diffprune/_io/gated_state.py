@@ -19,7 +19,8 @@ from diffprune.errors import ArgumentError
 KEY: Final = "_diffprune_state"
 SCALES: Final = "_diffprune_scales"
 PLACED: Final = "placed by hand"
-_GATES: Final = "_diffprune_gates"
+GATES: Final = "_diffprune_gates"
+"""What the gates that a pruner added are called in the layer that holds them."""
 
 Scale: TypeAlias = tuple[list[str], int, int]
 """The names of a parameter, a dimension, and how many factors there are for it."""
@@ -93,7 +94,7 @@ def load_plain_(
     if first is not None:
         first.restore_(model)
     apply_plan_(model, Plan.from_json(state["plan"]))
-    for name in [n for n in state_dict if n.startswith(prefix) and _GATES in n]:
+    for name in [n for n in state_dict if n.startswith(prefix) and GATES in n]:
         del state_dict[name]
     layout: list[Scale] = state["scales"] or []
     parts = scales.split([length for *_, length in layout])

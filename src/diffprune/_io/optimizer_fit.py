@@ -156,29 +156,34 @@ def _check_tried(
         like: Name and likeness of each parameter, by number.
         state: What is remembered of each parameter, by number.
     """
-    known = inspect.signature(type(optimizer)).parameters.keys() - {"params"}
-    options = {key: value for key, value in group.items() if key in known}
     needed = dict[int, set[str]]()
     for number in group["params"]:
         (name, parameter), values = like[number], state.get(number, {})
         if parameter.ndim not in needed:
-            needed[parameter.ndim] = _remembered(optimizer, options, parameter)
+            needed[parameter.ndim] = _remembered(optimizer, group, parameter)
         found = {k for k, v in values.items() if k in _SCALARS or isinstance(v, Tensor)}
         if values and (lacking := needed[parameter.ndim] - found):
             raise _damaged(f"it remembers no tensor `{min(lacking)}` of `{name}`")
 
 
 def _remembered(
-    optimizer: Optimizer, options: Mapping[str, Any], like: Tensor
+    optimizer: Optimizer, group: Mapping[str, Any], like: Tensor
 ) -> set[str]:
     """What such an optimizer holds as a tensor after a step."""
+    kind: Any = type(optimizer)
+    known = inspect.signature(kind).parameters.keys() - {"params"}
+    options = {key: value for key, value in group.items() if key in known}
     one = torch.zeros((1,) * like.ndim, dtype=like.dtype, device="cpu")
     parameter = nn.Parameter(one)
     parameter.grad = one.clone()
-    type(optimizer)([parameter], **options)
-    plain = {key: value for key, value in options.items() if key not in KERNEL}
-    new = type(optimizer)([parameter], **plain)
-    new.step()
+    kind([parameter], **options)
+    plain = {key: value for key, value in group.items() if key not in KERNEL}
+    new = kind([parameter])
+    new.load_state_dict({"state": {}, "param_groups": [{**plain, "params": [0]}]})
+    try:
+        new.step()
+    except KeyError as error:
+        raise _damaged(f"it has no option {error}") from error
     state = new.state[parameter]
     return {key for key, value in state.items() if isinstance(value, Tensor)}
 

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from diffprune._core import tensor_files
 from diffprune._io.optimizer_fit import fitted
+from diffprune._surgery.optimizer_state import NAMES
 from diffprune.errors import ArgumentError, MissingFileError
 
 Key: TypeAlias = tuple[str, str]
@@ -162,12 +163,15 @@ def load_state_(
 def _named_groups(
     optimizer: Optimizer, model: nn.Module
 ) -> list[tuple[tuple[str, ...], dict[str, Any]]]:
-    """Names of the model's parameters in each group, and the group's options."""
+    """Names of the model's parameters in each group, and the group's options.
+
+    Names that an optimizer has for them are its own, and no options.
+    """
     names = {parameter: name for name, parameter in model.named_parameters()}
     return [
         (
             tuple(names[p] for p in group["params"] if p in names),
-            {key: value for key, value in group.items() if key != "params"},
+            {key: v for key, v in group.items() if key not in {"params", NAMES}},
         )
         for group in optimizer.param_groups
     ]

@@ -350,7 +350,9 @@ class Pruner(Generic[ModuleT]):
             optimizer: An optimizer of the parameters of the model.
             *schedulers: The schedulers of the optimizer. They scale the learning rate
                 of the gates, too.
-            lr: Learning rate of the gates; by default that of the first group.
+            lr: Learning rate of the gates; by default that of the first group. It is
+                that where the schedule of this group is at its highest, wherever the
+                schedule is now.
 
         Raises:
             ArgumentError: If the optimizer already holds gates; nothing has changed.
@@ -366,7 +368,9 @@ class Pruner(Generic[ModuleT]):
         """
         self._check_running()
         check_trains(optimizer, self.model)
-        gates = self.parameter_groups()[1]["params"]
+        of_gates = self.parameter_groups()[1]["params"]
+        names = {p: name for name, p in self.model.named_parameters()}
+        gates = {names[parameter]: parameter for parameter in of_gates}
         with all_or_nothing(optimizer, *map(vars, schedulers)):
             add_gates_(optimizer, schedulers, gates, lr)
 
@@ -456,7 +460,7 @@ class Pruner(Generic[ModuleT]):
                 self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
                 self._gated.plan = replace(self._gated.plan, certificate=found)
             self._measuring.forget_()
-            self._gated.fold_()
+            self._gated.fold_(optimizers)
             self._gated.release_()
             self._is_finished = True
         if self._sharding is not None:

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from diffprune._surgery.optimizer_state import all_optimizers, held_by
+from diffprune._surgery.optimizer_state import NAMES, all_optimizers, held_by
 from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
 
 APART: Final = "_diffprune_sets_gates_apart"
 """Attribute of optimizers that do not decay gates, whatever group they are in."""
+
+_ENTRIES: Final = ("params", NAMES)
 
 _PER_GROUP: Final = re.compile(r"lrs?$|lambdas$|momentums?$")
 """Attributes of schedulers that have an entry for every group, if they are lists."""
@@ -106,29 +108,36 @@ def _warn_of_decay(
 def add_gates_(
     optimizer: Optimizer,
     schedulers: Sequence[LRScheduler],
-    gates: Iterable[nn.Parameter],
+    gates: Mapping[str, nn.Parameter],
     lr: float | None,
 ) -> None:
     """Let an optimizer that exists train gates too, and its schedulers with it.
+
+    Args:
+        optimizer: The optimizer.
+        schedulers: Its schedulers.
+        gates: What to train, by name.
+        lr: The rate of gates where its first group has its highest.
 
     Raises:
         ArgumentError: If it already holds one of them, or a scheduler is that of
             another optimizer.
     """
     _check_schedulers(optimizer, schedulers)
-    new, held = list(gates), held_by(all_optimizers([optimizer]))
-    if any(parameter in held for parameter in new):
+    held = held_by(all_optimizers([optimizer]))
+    if any(parameter in held for parameter in gates.values()):
         raise ArgumentError(
             "the optimizer already holds gates: it was made after the pruner, and "
             "there is nothing to add."
         )
     first, count = optimizer.param_groups[0], len(optimizer.param_groups)
-    now = float(first["lr"])
-    ratio = 1.0 if lr is None or not now else lr / now
-    options = {k: _scaled(k, v, ratio) for k, v in first.items() if k != "params"}
-    if lr is not None and not now:
-        options["lr"] = lr
-    optimizer.add_param_group({**options, "params": new, "weight_decay": 0.0})
+    highest = _highest_rate(first)
+    ratio = 1.0 if lr is None or not highest else lr / highest
+    own = {k: _scaled(k, v, ratio) for k, v in first.items() if k not in _ENTRIES}
+    if lr is not None and not highest:
+        own["lr"] = lr
+    new = gates.items() if NAMES in first else gates.values()
+    optimizer.add_param_group({**own, "params": [*new], "weight_decay": 0.0})
     for scheduler in _all_schedulers(schedulers):
         for name, value in vars(scheduler).items():
             is_per_group = isinstance(value, list) and len(value) == count
@@ -144,6 +153,15 @@ def _check_schedulers(optimizer: Optimizer, given: Iterable[LRScheduler]) -> Non
                 f"{type(scheduler).__name__} schedules another optimizer.\nPass "
                 "schedulers of this one: `pruner.add_to(optimizer, scheduler)`."
             )
+
+
+def _highest_rate(group: Mapping[str, Any]) -> float:
+    """What the learning rate of a group is multiplied with, or comes to in the end.
+
+    A schedule may have it near zero now, as a warm-up has.
+    """
+    known = ("lr", "initial_lr", "max_lr")
+    return max(float(group[key]) for key in known if key in group)
 
 
 def _scaled(name: str, value: Any, ratio: float) -> Any:  # noqa: ANN401 - of any option

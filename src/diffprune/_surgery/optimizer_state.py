@@ -9,6 +9,7 @@ forgotten where the user allows that.
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 import torch
@@ -22,6 +23,9 @@ from diffprune.errors import ArgumentError
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
+
+NAMES: Final = "param_names"
+"""Key of the names in the groups of optimizers that were made of named parameters."""
 
 _PLAIN: Final = (Tensor, nn.Parameter)
 
@@ -41,11 +45,11 @@ class Forgotten:
 
     Attributes:
         optimizer: The optimizer; it has as many groups as before.
-        groups: What each of its groups held.
+        groups: What each of its groups held: parameters, and names if it has any.
     """
 
     optimizer: Optimizer
-    groups: Sequence[list[nn.Parameter]]
+    groups: Sequence[Mapping[str, list[Any]]]
 
     @classmethod
     def by_(
@@ -53,9 +57,11 @@ class Forgotten:
     ) -> "Forgotten":
         """Let an optimizer forget some parameters, and all that it knows of them."""
         gone = set(parameters)
-        before = cls(optimizer, [group["params"] for group in optimizer.param_groups])
+        before = cls(optimizer, [_entries(g) for g in optimizer.param_groups])
         for group in optimizer.param_groups:
-            group["params"] = [p for p in group["params"] if p not in gone]
+            stays = [p not in gone for p in group["params"]]
+            own = _entries(group)
+            group.update({k: [*compress(v, stays)] for k, v in own.items()})
         for parameter in gone:
             optimizer.state.pop(parameter, None)
         return before
@@ -63,7 +69,7 @@ class Forgotten:
     def remember_(self) -> None:
         """Let the optimizer train them again, in the same places."""
         for group, held in zip(self.optimizer.param_groups, self.groups, strict=True):
-            group["params"] = held
+            group.update(held)
 
 
 def all_optimizers(given: Iterable[Any]) -> list[Optimizer]:
@@ -185,6 +191,11 @@ def _check_lists(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
             )
 
 
+def _entries(group: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """What a group has one of for every parameter."""
+    return {key: group[key] for key in ("params", NAMES) if key in group}
+
+
 def _shape(leaf: object) -> torch.Size | None:
     return leaf.shape if isinstance(leaf, Tensor) else None
 
@@ -199,9 +210,10 @@ def _check_state(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
                 f"{type(optimizer).__name__} keeps `{key}` of shape "
                 f"{tuple(first.shape)} for `{names.get(parameter, '?')}` of shape "
                 f"{tuple(parameter.shape)}, as a {type(first).__name__}: diffprune "
-                "cannot tell how to cut it.\nUse an optimizer whose state has the "
-                "shape of its parameters, or let it begin anew with every parameter "
-                'that is cut: `Pruner(..., on_unknown_state="reset")`.'
+                "cannot tell how to cut it.\nIf it was loaded, load the state of the "
+                "pruner first. If not, use an optimizer whose state has the shape of "
+                "its parameters, or let it begin anew with every parameter that is "
+                'cut: `Pruner(..., on_unknown_state="reset")`.'
             )
 
 
