@@ -9,6 +9,7 @@ from torch import nn, optim
 import diffprune as dp
 from diffprune._surgery.replacement_modules import Select
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.gates import BaseGate
 
 
 class Block(nn.Module):
@@ -239,3 +240,42 @@ def test_a_model_with_placed_gates_has_one_pruner():
     dp.Pruner(model, x, strength=1e-5)
     with pytest.raises(ArgumentError, match="already has a pruner"):
         dp.Pruner(model, x, strength=1e-5)
+
+
+class Best(BaseGate):
+    """As many of the best scores are open as a buffer says; straight through."""
+
+    def __init__(self, size, count):
+        super().__init__()
+        self.scores = nn.Parameter(torch.rand(size))
+        self.register_buffer("count", torch.tensor(count))
+
+    @property
+    def size(self):
+        return len(self.scores)
+
+    def margin(self):
+        ranked = self.scores.detach().sort(descending=True).values
+        count = int(self.count)
+        bar = ranked[count] if count < self.size else ranked[-1] - 1
+        return self.scores - bar
+
+    def values(self):
+        is_open = (self.margin() > 0).to(self.scores)
+        return is_open + self.scores - self.scores.detach()
+
+    def penalty(self):
+        return self.scores.square().sum()
+
+
+def test_values_of_a_gate_may_branch_on_numbers():
+    model, x = Flattened(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
+    model.gate1 = Best(model.gate1.size, 3)
+    model.double().eval()
+    pruner = dp.Pruner(model, x, strength=1e-5)
+    before = model(x)
+    model(x).sum().backward()
+    assert model.gate1.scores.grad is not None
+    model.zero_grad()
+    assert pruner.remove_closed_().units["gate1"] == 3
+    torch.testing.assert_close(pruner.finalize()(x), before, rtol=0, atol=1e-12)

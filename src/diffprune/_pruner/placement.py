@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from diffprune._core.types import Bool, Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup
+from diffprune._surgery.apply import select
+from diffprune._surgery.plan import Indices
+from diffprune.errors import RemovalError
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
 
@@ -123,7 +126,11 @@ class GatePlacement(Protocol):
 
 
 def keep_gates_(gates: Mapping[str, GateLike], keep: Mapping[str, Keep]) -> None:
-    """Cut gates that lose units, with gradients that may be accumulating."""
+    """Cut gates that lose units, with gradients that may be accumulating.
+
+    Raises:
+        RemovalError: If a gate has another parameter then than the units that stay.
+    """
     for name, gate in gates.items():
         if keep[name].all():
             continue
@@ -131,7 +138,34 @@ def keep_gates_(gates: Mapping[str, GateLike], keep: Mapping[str, Keep]) -> None
         device = gate.is_open().device  # it may have no parameter
         gate.keep_(keep[name].to(device))
         for key, new in gate.named_parameters():
-            old = before[key]
+            old = before.get(key)
+            if old is None or not _is_cut(old, new, keep[name]):
+                raise RemovalError(
+                    f"`keep_` of the gate of `{name}`, a {type(gate).__name__}, made "
+                    f"`{key}` something else than its units that stay, and no "
+                    "optimizer could follow.\nIndex it with the mask: "
+                    f"`self.{key} = nn.Parameter(self.{key}.detach()[mask])`."
+                )
             if new is not old and old.grad is not None:
-                whole = new.shape == old.shape
-                new.grad = old.grad if whole else old.grad[keep[name].to(device)]
+                new.grad = select(old.grad, cut_dims(old, new, keep[name]))
+
+
+def cut_dims(old: Tensor, new: Tensor, keep: Keep) -> dict[int, Indices]:
+    """Along which dimensions a parameter of a gate has lost its units, and which stay.
+
+    Examples:
+        >>> import torch
+        >>> keep = torch.tensor([True, False, True])
+        >>> cut_dims(torch.ones(2, 3), torch.ones(2, 2), keep)
+        {1: (0, 2)}
+    """
+    numbers = tuple(keep.nonzero().flatten().tolist())
+    sizes = zip(old.shape, new.shape, strict=True)
+    return {dim: numbers for dim, (was, now) in enumerate(sizes) if was != now}
+
+
+def _is_cut(old: Tensor, new: Tensor, keep: Keep) -> bool:
+    """Whether a parameter is as it was, but for units that have left."""
+    ways = {(len(keep), int(keep.sum()))}
+    changed = {(a, b) for a, b in zip(old.shape, new.shape, strict=False) if a != b}
+    return old.ndim == new.ndim and changed <= ways

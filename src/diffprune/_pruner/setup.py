@@ -24,11 +24,16 @@ from diffprune._graph import (
     find_groups,
 )
 from diffprune._pruner.added_gates import AddedGates, attach_
+from diffprune._pruner.gate_contract import (
+    check_can_stand,
+    check_drawn_for_all,
+    check_gates,
+)
 from diffprune._pruner.gate_links import GateRule
 from diffprune._pruner.gated_model import GatedModel
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.strengths import Scheduled, Strength, strength_of
-from diffprune._pruner.user_gates import UserGates
+from diffprune._pruner.user_gates import UserGates, standing_still
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates import Gate, GateLike
 from diffprune.gates.penalty import named_gates
@@ -75,11 +80,14 @@ def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
             model, inputs, freeze=freeze, heads=heads, rules=all_rules, tie=tie
         )
 
+    check_can_stand(model)
     if placed := named_gates(model):
         rule = GateRule([n for n, own in placed.items() if own.index is not None])
         rules_of_gates: dict[Op, Rule] = {torch.ops.diffprune.gate: rule.as_rule()}
-        groups = find(model, example_inputs, rules_of_gates)
         check_placed(gate, strength, list(placed))
+        check_gates(model, placed)
+        with standing_still(placed.values()):
+            groups = find(model, example_inputs, rules_of_gates)
         by_user = UserGates(model, rule, find)
         return GatedModel(model, example_inputs, groups, by_user, round_to)
     groups = find(model, example_inputs, {})
@@ -116,6 +124,7 @@ def make_gates(
     )
     made = {g.name: _make_gate(_maker(gate, g), g, like) for g in chosen}
     _check_distinct(made)
+    check_gates(model, made)
     return made
 
 
@@ -142,6 +151,7 @@ def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLik
             f"gate= made a gate of {made.size} units for `{group.name}`, which has "
             f"{group.size}.\nType `gate=lambda group: dp.Gate(group.size)`."
         )
+    check_drawn_for_all(group.name, made)
     if any(p.is_meta for p in made.parameters()):
         raise ArgumentError(
             f"gate= made a gate for `{group.name}` on the meta device, which holds no "

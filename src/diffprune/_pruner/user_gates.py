@@ -1,6 +1,7 @@
 """Gates that users put into their models, as the paper does: cut, and folded away."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
@@ -8,9 +9,18 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.randomness import torch_forked
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
-from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, mask, size
+from diffprune._graph import (
+    Atom,
+    ExampleInputs,
+    Groups,
+    PruneGroup,
+    mask,
+    size,
+    unchanged,
+)
 from diffprune._pruner.budget_view import FindGroups, placed_network
 from diffprune._pruner.gate_absorption import absorb_
 from diffprune._pruner.gate_links import GateRule, needed_units
@@ -52,6 +62,24 @@ def install_(model: nn.Module) -> None:
         selection = InputSelection(gate.dim)
         gate.add_module(NAME, selection)
         gate.register_forward_pre_hook(selection.before)
+
+
+@contextmanager
+def standing_still(gates: Iterable[BaseGate]) -> Generator[None]:
+    """Let gates multiply by constants while their model is traced.
+
+    How a gate comes to its values is its own affair: they may branch on numbers.
+    """
+    gates = [*gates]
+    for gate in gates:
+        with torch.no_grad(), torch_forked(), unchanged(gate):
+            values = gate.values()
+        gate.stand_in = values
+    try:
+        yield
+    finally:
+        for gate in gates:
+            gate.stand_in = None
 
 
 @final

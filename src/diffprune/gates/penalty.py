@@ -11,6 +11,7 @@ from diffprune._core.door import door
 from diffprune._core.types import Amount, Float
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates.base import BaseGate
+from diffprune.gates.checks import cost_of
 from diffprune.gates.protocol import GateLike
 
 GateT = TypeVar("GateT", bound=BaseGate)
@@ -37,7 +38,7 @@ def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
     """
     gates = named_gates(model)
     strengths = _by_name(strength, tuple(gates))
-    costs = [strengths[name] * gate.penalty() for name, gate in gates.items()]
+    costs = [strengths[name] * cost_of(name, gate) for name, gate in gates.items()]
     return torch.stack(costs).sum()
 
 
