@@ -279,3 +279,40 @@ def test_values_of_a_gate_may_branch_on_numbers():
     model.zero_grad()
     assert pruner.remove_closed_().units["gate1"] == 3
     torch.testing.assert_close(pruner.finalize()(x), before, rtol=0, atol=1e-12)
+
+
+class Twice(nn.Module):
+    """One gate behind two layers."""
+
+    def __init__(self, gate):
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 8), nn.Linear(8, 8)
+        self.c, self.gate = nn.Linear(8, 3), gate
+
+    def forward(self, x):
+        hidden = self.gate(self.a(x).relu())
+        return self.c(self.gate(self.b(hidden).relu()))
+
+
+class TwiceAndRead(Twice):
+    """No layer alone reads what one of the uses returns, and none alone makes it."""
+
+    def forward(self, x):
+        hidden = self.gate(self.a(x).sigmoid())
+        return self.c(self.gate(self.b(hidden).relu())) + hidden.sum()
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"), [(Twice, nn.Identity), (TwiceAndRead, Select)]
+)
+def test_a_gate_that_is_used_twice_is_folded_at_both_places(kind, left):
+    torch.manual_seed(0)
+    model, x = kind(dp.Gate(8)).double().eval(), torch.randn(4, 5).double()
+    pruner = dp.Pruner(model, x, strength=1e-5)
+    model.gate.logits.data += 0.3 * torch.randn(8).abs()
+    model.gate.logits.data[[1, 4]] = -5.0
+    before = model(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), before, rtol=0, atol=1e-12)
+    assert type(small.gate) is left
+    assert small.a.out_features == 6

@@ -793,7 +793,8 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _tensors(gate: GateLike) -> list[Tensor]:
-    return list(gate.state_dict().values()) if isinstance(gate, nn.Module) else []
+    held = gate.state_dict().values() if isinstance(gate, nn.Module) else []
+    return [tensor for tensor in held if isinstance(tensor, Tensor)]  # or extra state
 
 
 def _unpickled(

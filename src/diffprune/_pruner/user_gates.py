@@ -180,9 +180,10 @@ class UserGates:
         fold_gates(model)
         for name, gate in named_gates(model).items():
             gate.eval()  # noise must not become a weight
-            link, inputs = self._links.get(name), selection_of(gate).index
+            links = [link for link in self._rule.links if link.gate == name]
+            inputs = selection_of(gate).index
             values = gate.values() if gate.index is None else gate.values()[gate.index]
-            absorbed = link is not None and absorb_(model, groups, link, values, inputs)
+            absorbed = absorb_(model, groups, links, values, inputs)
             left = Select(gate.dim, inputs, None if absorbed else values)
             plain = left if left.does_something else nn.Identity()
             path, _, attribute = name.rpartition(".")
