@@ -219,17 +219,29 @@ def test_optimizers_follow_units_along_any_dimension(x, is_placed):
     assert torch.equal(gate.pair.grad, gradient[:, stays])
 
 
-def new_parameter(self, mask):
-    Scale.keep_(self, mask)
-    self.scale = nn.Parameter(torch.ones(self.size, 1))
+def reshaped(self, mask):
+    self.scale = nn.Parameter(self.scale.detach()[mask, None])
 
 
-def test_a_parameter_that_no_optimizer_could_follow_is_refused(x):
-    pruner = pruner_of(variant(keep_=new_parameter), x, is_placed=True)
+def renamed(self, mask):
+    self.scale_now = nn.Parameter(self.scale.detach()[mask])
+
+
+def in_place(self, mask):
+    self.scale.data = self.scale.data[mask]
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+@pytest.mark.parametrize("keep_", [reshaped, renamed, in_place])
+def test_a_parameter_that_no_optimizer_can_follow_is_refused(x, keep_, is_placed):
+    pruner = pruner_of(variant(keep_=keep_), x, is_placed=is_placed)
+    optimizer = optim.Adam(pruner.parameter_groups(lr=1e-3))
     close(pruner, 1)
-    with pytest.raises(RemovalError, match=r"`keep_` of the gate of `first`.*`scale`"):
-        pruner.remove_closed_()
-    assert pruner.model.first.scale.shape == (8,)
+    gates, scales = [*pruner.gates.values()], [g.scale for g in pruner.gates.values()]
+    with pytest.raises(RemovalError, match=r"`keep_` of the gate of.*left `scale"):
+        pruner.remove_closed_(optimizer)
+    assert all(gate.scale is old for gate, old in zip(gates, scales, strict=True))
+    assert [len(old) for old in scales] == [8, 7]
 
 
 class Warm(Scale):
@@ -361,3 +373,11 @@ def test_another_gate_than_a_base_gate_cannot_stand_in_a_model(x):
     with pytest.raises(ArgumentError, match=r"`first` in this model.*has all that a"):
         dp.Pruner(Net(OneOfTheirOwn(8)), x, strength=1e-3)
     assert pruner_of(OneOfTheirOwn, x, is_placed=False).gates
+
+
+@pytest.mark.parametrize("gate", [dp.Gate, Scale(8), lambda _: {}["a"]])
+def test_what_fails_to_make_a_gate_is_told_what_it_is_called_with(x, gate):
+    with pytest.raises(
+        ArgumentError, match=r"called with a group, here `a` of 8 units"
+    ):
+        dp.Pruner(Net(), x, strength=1e-3, gate=gate)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Bool, Int
@@ -129,25 +130,30 @@ def keep_gates_(gates: Mapping[str, GateLike], keep: Mapping[str, Keep]) -> None
     """Cut gates that lose units, with gradients that may be accumulating.
 
     Raises:
-        RemovalError: If a gate has another parameter then than the units that stay.
+        RemovalError: If no optimizer could follow what becomes of their parameters.
     """
     for name, gate in gates.items():
-        if keep[name].all():
+        if not keep[name].all():
+            _keep_gate_(name, gate, keep[name])
+
+
+def _keep_gate_(name: str, gate: GateLike, keep: Keep) -> None:
+    before = dict(gate.named_parameters())
+    shapes = {key: old.shape for key, old in before.items()}
+    gate.keep_(keep.to(gate.is_open().device))  # it may have no parameter
+    for key, new in gate.named_parameters():
+        old = before.get(key)
+        if new is old and new.shape == shapes[key]:
             continue
-        before = dict(gate.named_parameters())
-        device = gate.is_open().device  # it may have no parameter
-        gate.keep_(keep[name].to(device))
-        for key, new in gate.named_parameters():
-            old = before.get(key)
-            if old is None or not _is_cut(old, new, keep[name]):
-                raise RemovalError(
-                    f"`keep_` of the gate of `{name}`, a {type(gate).__name__}, made "
-                    f"`{key}` something else than its units that stay, and no "
-                    "optimizer could follow.\nIndex it with the mask: "
-                    f"`self.{key} = nn.Parameter(self.{key}.detach()[mask])`."
-                )
-            if new is not old and old.grad is not None:
-                new.grad = select(old.grad, cut_dims(old, new, keep[name]))
+        if old is None or new is old or not _is_cut(old.shape, new.shape, keep):
+            raise RemovalError(
+                f"`keep_` of the gate of `{name}`, a {type(gate).__name__}, left "
+                f"`{key}` neither the parameter that it was nor a new one of the units "
+                "that stay, and no optimizer can follow that.\nType "
+                f"`self.{key} = nn.Parameter(self.{key}.detach()[mask])`."
+            )
+        if old.grad is not None:
+            new.grad = select(old.grad, cut_dims(old, new, keep))
 
 
 def cut_dims(old: Tensor, new: Tensor, keep: Keep) -> dict[int, Indices]:
@@ -164,8 +170,7 @@ def cut_dims(old: Tensor, new: Tensor, keep: Keep) -> dict[int, Indices]:
     return {dim: numbers for dim, (was, now) in enumerate(sizes) if was != now}
 
 
-def _is_cut(old: Tensor, new: Tensor, keep: Keep) -> bool:
-    """Whether a parameter is as it was, but for units that have left."""
-    ways = {(len(keep), int(keep.sum()))}
-    changed = {(a, b) for a, b in zip(old.shape, new.shape, strict=False) if a != b}
-    return old.ndim == new.ndim and changed <= ways
+def _is_cut(before: torch.Size, after: torch.Size, keep: Keep) -> bool:
+    """Whether a shape is what it was, but for units that have left."""
+    pairs = {(a, b) for a, b in zip(before, after, strict=False) if a != b}
+    return len(before) == len(after) and pairs <= {(len(keep), int(keep.sum()))}

@@ -793,8 +793,8 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _tensors(gate: GateLike) -> list[Tensor]:
-    held = gate.state_dict().values() if isinstance(gate, nn.Module) else []
-    return [tensor for tensor in held if isinstance(tensor, Tensor)]  # or extra state
+    assert isinstance(gate, nn.Module)  # noqa: S101 - checked when it was made
+    return [*gate.parameters(), *gate.buffers()]
 
 
 def _unpickled(

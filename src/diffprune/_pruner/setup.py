@@ -140,7 +140,7 @@ def _check_distinct(made: Mapping[str, GateLike]) -> None:
 
 
 def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLike:
-    made: Any = make(group)
+    made = _called(make, group)
     if not isinstance(made, GateLike) or not isinstance(made, nn.Module):
         raise ArgumentError(
             f"gate= made a {type(made).__name__} for `{group.name}`, and a gate is a "
@@ -158,6 +158,17 @@ def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLik
             "numbers."
         )
     return made.to(like.device, like.dtype.to_real())
+
+
+def _called(make: MakeGate, group: PruneGroup) -> Any:  # noqa: ANN401 - users are not checked
+    try:
+        return make(group)
+    except Exception as error:
+        raise ArgumentError(
+            f"gate= is called with a group, here `{group.name}` of {group.size} units, "
+            f"and failed: {type(error).__name__}: {error}\nType `gate=lambda group: "
+            "dp.Gate(group.size)`."
+        ) from error
 
 
 def _maker(gate: Gates, group: PruneGroup) -> MakeGate:
