@@ -89,9 +89,12 @@ class PooledGates:
 
 
 def can_be_pooled(gate: GateLike) -> TypeGuard[Gate]:
-    """Whether a gate has independent units and one threshold."""
+    """Whether a gate has independent units and one threshold.
+
+    A class that is made of `Gate` may have formulas of its own.
+    """
     return (
-        isinstance(gate, Gate)
+        type(gate) is Gate
         and gate.u == "sigmoid"
         and gate.base is None
         and gate.threshold.ndim == 0
