@@ -316,3 +316,64 @@ def test_a_gate_that_is_used_twice_is_folded_at_both_places(kind, left):
     torch.testing.assert_close(small(x), before, rtol=0, atol=1e-12)
     assert type(small.gate) is left
     assert small.a.out_features == 6
+
+
+class Alias(Twice):
+    """Its gate has two names, and is called by the second."""
+
+    def __init__(self, gate):
+        super().__init__(gate)
+        self.alias = gate
+
+    def forward(self, x):
+        return self.c(self.b(self.alias(self.a(x).relu())))
+
+
+def test_a_gate_with_two_names_is_saved_and_leaves_under_both(tmp_path):
+    model, x = Alias(dp.Gate(8)).double().eval(), torch.randn(4, 5).double()
+    pruner = dp.Pruner(model, x, strength=1e-5)
+    optimizer = optim.Adam(pruner.parameter_groups(lr=1e-3))
+    model.gate.logits.data[[1, 4]] = -5.0
+    pruner.remove_closed_(optimizer)
+    dp.save_checkpoint(tmp_path / "run.ckpt", pruner, optimizer)
+    other = dp.Pruner(Alias(dp.Gate(8)).double(), x, strength=1e-5)
+    fresh = optim.Adam(other.parameter_groups(lr=1e-3))
+    dp.load_checkpoint(tmp_path / "run.ckpt", other, fresh)
+    small = other.finalize(fresh).eval()
+    torch.testing.assert_close(small(x), model(x), rtol=0, atol=1e-12)
+    assert type(small.gate) is type(small.alias) is nn.Identity
+    dp.save_pruned(small, tmp_path / "small")
+    plain = dp.load_pruned(Alias(dp.Gate(8)).double(), tmp_path / "small").eval()
+    assert torch.equal(plain(x), small(x))
+
+
+def test_a_budget_counts_a_gate_with_two_names():
+    model, x = Alias(dp.Gate(8)), torch.randn(4, 5)
+    pruner = dp.Pruner(model, x, budget=dp.Budget(macs=0.7, steps=4))
+    assert pruner.controller is not None
+
+
+class Idle(Twice):
+    """It multiplies by the values of its gate, and does not call it."""
+
+    def forward(self, x):
+        return self.c(self.b(self.a(x).relu()) * self.gate.values())
+
+
+class WithForward(Best):
+    def values(self):
+        return self.scores
+
+    def forward(self, x):
+        return x * self.values()
+
+
+@pytest.mark.parametrize("model", [Idle(dp.Gate(8)), Alias(WithForward(8, 3))])
+def test_a_gate_that_multiplies_nothing_is_named(model):
+    with pytest.warns(UserWarning, match="gate `gate` is not called in the forward"):
+        dp.Pruner(model, torch.randn(4, 5), strength=1e-5)
+
+
+def test_a_gate_is_given_its_input_as_what_replaces_it_is():
+    with pytest.raises(TypeError, match="positional-only"):
+        dp.Gate(8)(x=torch.randn(4, 8))

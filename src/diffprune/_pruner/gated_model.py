@@ -41,7 +41,7 @@ from diffprune._surgery.optimizer_state import (
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError, RemovalError
 from diffprune.gates import GateLike
-from diffprune.gates.penalty import named_gates
+from diffprune.gates.penalty import gate_paths
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -417,7 +417,7 @@ def _worth_of_lost(
 
 def check_unchanged(model: nn.Module, groups: Groups) -> None:
     """Refuse a model whose tensors are not those the groups were found in."""
-    gates = tuple(f"{name}." for name in named_gates(model))
+    gates = tuple(f"{name}." for name in gate_paths(model))
     found = {
         name: tuple(tensor.shape)
         for name, tensor in named_tensors(model).items()

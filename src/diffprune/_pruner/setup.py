@@ -1,7 +1,8 @@
 """Turn the arguments of a `Pruner` into a gated model, strengths and a controller."""
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -36,7 +37,7 @@ from diffprune._pruner.strengths import Scheduled, Strength, strength_of
 from diffprune._pruner.user_gates import UserGates, standing_still
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates import Gate, GateLike
-from diffprune.gates.penalty import named_gates
+from diffprune.gates.penalty import first_names, named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
@@ -82,12 +83,14 @@ def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
 
     check_can_stand(model)
     if placed := named_gates(model):
-        rule = GateRule([n for n, own in placed.items() if own.index is not None])
+        indexed = [name for name, own in placed.items() if own.index is not None]
+        rule = GateRule(first_names(model), indexed)
         rules_of_gates: dict[Op, Rule] = {torch.ops.diffprune.gate: rule.as_rule()}
         check_placed(gate, strength, list(placed))
         check_gates(model, placed)
         with standing_still(placed.values()):
             groups = find(model, example_inputs, rules_of_gates)
+        _warn_of_idle(placed.keys() - rule.seen)
         by_user = UserGates(model, rule, find)
         return GatedModel(model, example_inputs, groups, by_user, round_to)
     groups = find(model, example_inputs, {})
@@ -95,6 +98,17 @@ def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
     attach_(model, groups, made)
     added = AddedGates(made)
     return GatedModel(model, example_inputs, groups, added, round_to)
+
+
+def _warn_of_idle(names: Collection[str]) -> None:
+    """Say so if gates stand in a model and multiply nothing."""
+    if names:
+        warnings.warn(
+            f"gate `{min(names)}` is not called in the forward pass of this model, so "
+            "nothing leaves through it.\nCall it there: `x = self.gate(x)`. A gate "
+            "whose class has a `forward` of its own cannot be followed.",
+            stacklevel=5,
+        )
 
 
 def make_gates(

@@ -28,7 +28,7 @@ from diffprune._pruner.placement import Cut, Keep, Layout, keep_gates_
 from diffprune._surgery.replacement_modules import Select
 from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate, GateLike, fold_gates
-from diffprune.gates.penalty import named_gates
+from diffprune.gates.penalty import gate_paths, named_gates
 from diffprune.gates.pooled import PooledGates
 
 NAME = "_diffprune_inputs"
@@ -186,8 +186,12 @@ class UserGates:
             absorbed = absorb_(model, groups, links, values, inputs)
             left = Select(gate.dim, inputs, None if absorbed else values)
             plain = left if left.does_something else nn.Identity()
-            path, _, attribute = name.rpartition(".")
-            setattr(model.get_submodule(path), attribute, plain.train(model.training))
+            plain.train(model.training)
+            for path in [
+                path for path, one in gate_paths(model).items() if one is gate
+            ]:
+                owner, _, attribute = path.rpartition(".")
+                setattr(model.get_submodule(owner), attribute, plain)
 
     def unfold_(
         self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]

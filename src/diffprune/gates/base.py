@@ -101,7 +101,7 @@ class BaseGate(nn.Module, ABC):
         count("examples", examples, least=0)
         return self.values().expand(examples, -1)
 
-    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    def forward(self, x: Float[Tensor, "..."], /) -> Float[Tensor, "..."]:
         """Multiply the units of `x` by their values; the dtype of `x` is kept."""
         if self.per_example and self.training and not torch.compiler.is_exporting():
             check("x", Tensor, x)

@@ -103,6 +103,19 @@ def named_gates(
     return {name: m for name, m in found if isinstance(m, kind)}
 
 
+def gate_paths(model: nn.Module) -> dict[str, BaseGate]:
+    """All gates that stand in a model, under every name that each of them has."""
+    gates = set(named_gates(model).values())
+    every = model.named_modules(remove_duplicate=False)
+    return {name: m for name, m in every if isinstance(m, BaseGate) and m in gates}
+
+
+def first_names(model: nn.Module) -> dict[str, str]:
+    """For every name of a gate that stands in a model, what `named_gates` calls it."""
+    names = {gate: name for name, gate in named_gates(model).items()}
+    return {path: names[gate] for path, gate in gate_paths(model).items()}
+
+
 def _group(
     parameters: list[nn.Parameter],
     weight_decay: float | None,
