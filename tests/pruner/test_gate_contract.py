@@ -346,6 +346,12 @@ def test_a_draw_for_each_example_needs_a_place_in_the_model(x):
     assert pruner_of(Noisy, x, is_placed=True).gates
 
 
+def test_a_draw_has_a_row_for_each_example(x):
+    odd = type("Odd", (Noisy,), {"draw": lambda self, _: self.values()})
+    with pytest.raises(ArgumentError, match=r"`draw` of .*`first`.*of shape \(2, 8\)"):
+        pruner_of(odd, x, is_placed=True)
+
+
 class OneOfTheirOwn(nn.Module):
     """All that a gate has, and no `BaseGate`."""
 

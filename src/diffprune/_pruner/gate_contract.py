@@ -21,6 +21,7 @@ from diffprune.gates import BaseGate, GateLike, named_gates
 
 _PER_UNIT: Final = ("values", "margin", "is_open", "reopening")
 """What a gate returns a number of for every unit."""
+_EXAMPLES: Final = 2
 
 
 def check_gates(model: nn.Module, gates: Mapping[str, GateLike]) -> None:
@@ -130,7 +131,9 @@ def _check_answers(name: str, gate: GateLike) -> None:
             "there are: `return len(self.logits)`."
         )
     with _asking(gate, training=True):
-        _check_units(name, gate, "values", gate.size)
+        _check_units(name, gate, "values", (gate.size,))
+        if isinstance(gate, BaseGate) and gate.per_example:
+            _check_units(name, gate, "draw", (_EXAMPLES, gate.size), _EXAMPLES)
     answers = _check_shapes(name, gate, gate.size)
     for what, answer in answers.items():
         if answer.isnan().any():
@@ -141,24 +144,26 @@ def _check_shapes(name: str, gate: GateLike, size: int) -> dict[str, Tensor]:
     if gate.size != size:
         raise ArgumentError(f"its `size` is {gate.size}, where {size} are left.")
     with _asking(gate, training=False):
-        return {what: _check_units(name, gate, what, size) for what in _PER_UNIT}
+        return {what: _check_units(name, gate, what, (size,)) for what in _PER_UNIT}
 
 
-def _check_units(name: str, gate: GateLike, what: str, size: int) -> Tensor:
+def _check_units(
+    name: str, gate: GateLike, what: str, shape: tuple[int, ...], *args: int
+) -> Tensor:
     try:
-        found: Any = getattr(gate, what)()
+        found: Any = getattr(gate, what)(*args)
     except Exception as error:
         raise ArgumentError(
             f"`{what}` of {_called(name, gate)} failed: {type(error).__name__}: {error}"
         ) from error
-    is_vector = isinstance(found, Tensor) and found.shape == (size,)
+    is_vector = isinstance(found, Tensor) and found.shape == shape
     must_be_bool = what == "is_open"
     is_kind = is_vector and not found.is_complex()
     if not is_kind or (must_be_bool and found.dtype != torch.bool):
         kind = "bool" if must_be_bool else "number"
         raise ArgumentError(
             f"`{what}` of {_called(name, gate)} must return a tensor with one {kind} "
-            f"per unit, of shape ({size},), got {shown(found)}."
+            f"per unit, of shape {shape}, got {shown(found)}."
         )
     return found
 
