@@ -166,3 +166,35 @@ def test_a_gate_may_have_no_parameter(is_placed):
 def test_a_budget_names_the_gate_it_cannot_steer(x):
     with pytest.raises(dp.errors.ArgumentError, match="gate_conv"):
         dp.Pruner(Net(Scale).double(), x, budget=dp.Budget(macs=0.5, steps=10))
+
+
+class Named(Scale):
+    """It has a name for each unit, which is no tensor."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.names = [f"unit {number}" for number in range(size)]
+
+    def keep_(self, mask):
+        super().keep_(mask)
+        self.names = [self.names[number] for number in mask.nonzero().flatten()]
+
+    def get_extra_state(self):
+        return {"names": self.names}
+
+    def set_extra_state(self, state):
+        self.names = state["names"]
+
+
+def test_what_is_no_tensor_is_cut_and_saved_with_a_gate(x, tmp_path):
+    model = closed(Named)
+    pruner = dp.Pruner(model, x, strength=1e-3)
+    optimizer = optim.Adam(pruner.parameter_groups(lr=1e-3))
+    pruner.remove_closed_(optimizer)
+    names = [f"unit {number}" for number in (0, 1, 2, 5, 6)]
+    assert model.gate_fc.names == names
+    dp.save_checkpoint(tmp_path / "run.ckpt", pruner, optimizer)
+    other = dp.Pruner(Net(Named).double(), x, strength=1e-3)
+    fresh = optim.Adam(other.parameter_groups(lr=1e-3))
+    dp.load_checkpoint(tmp_path / "run.ckpt", other, fresh)
+    assert other.model.gate_fc.names == names

@@ -100,6 +100,54 @@ def test_it_is_folded_away(pruner):
     assert not any(isinstance(module, HardConcrete) for module in small.modules())
 
 
+class Doubled(dp.Gate):
+    """A class that is made of diffprune's own has formulas of its own."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.twice = nn.Parameter(torch.full((size,), 2.0))
+
+    def values(self):
+        return super().values() * self.twice
+
+    def penalty(self):
+        return super().penalty() * 10
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_formulas_of_a_subclass_are_used(is_placed):
+    torch.manual_seed(0)
+    layers = [nn.Linear(5, 11), nn.ReLU(), nn.Linear(11, 3)]
+    gate = Doubled(11)
+    if is_placed:
+        layers.insert(2, gate)
+    x, model = torch.randn(4, 5), nn.Sequential(*layers)
+    expected = layers[-1](2 * layers[0](x).relu())
+    options = {} if is_placed else {"gate": lambda _: gate}
+    pruner = dp.Pruner(model, x, strength=1.0, **options)
+    torch.testing.assert_close(model(x), expected, atol=0.2, rtol=0)
+    torch.testing.assert_close(pruner.penalty(), gate.penalty())
+    model(x).sum().backward()
+    assert gate.twice.grad is not None
+
+
+def test_a_budget_steers_a_subclass():
+    torch.manual_seed(0)
+    model, x = (
+        nn.Sequential(nn.Linear(5, 12), nn.ReLU(), nn.Linear(12, 3)),
+        torch.eye(5),
+    )
+    budget = dp.Budget(macs=0.5, steps=6)
+    pruner = dp.Pruner(model, x, budget=budget, gate=lambda group: Doubled(group.size))
+    optimizer = optim.Adam(pruner.parameter_groups(lr=1e-2))
+    for _ in range(6):
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        pruner.step(optimizer)
+    assert pruner.finalize(optimizer)[0].out_features == 6
+
+
 def test_a_budget_cannot_steer_it():
     model = nn.Sequential(nn.Linear(5, 11), nn.ReLU(), nn.Linear(11, 3))
     before = str(model)

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrize
 
+import diffprune as dp
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.gates import Gate, fold_gates, gate_weight
+from diffprune.gates import BaseGate, Gate, fold_gates, gate_weight
 
 
 @pytest.fixture
@@ -54,6 +55,42 @@ def test_folding_gives_the_plain_layer_with_the_same_outputs(layer):
     assert set(layer.state_dict()) == names
     assert type(layer) is nn.Linear
     assert folded.training
+
+
+class Share(BaseGate):
+    """What each number is multiplied by, itself."""
+
+    def __init__(self, index):
+        super().__init__(dim=0, index=index)
+        self.share = nn.Parameter(torch.linspace(-1, 1, index.numel()).double())
+
+    @property
+    def size(self):
+        return len(self.share)
+
+    def values(self):
+        return self.share.relu()
+
+    def margin(self):
+        return self.share
+
+    def penalty(self):
+        return self.share.relu().sum()
+
+
+@pytest.mark.parametrize("has_pruner", [True, False])
+def test_a_gate_of_another_method_is_folded_into_its_weight(layer, has_pruner):
+    gate = Share(torch.arange(12).view(3, 4))
+    parametrize.register_parametrization(layer, "weight", gate)
+    model, x = nn.Sequential(layer), torch.randn(5, 4).double()
+    expected = layer.weight.detach().clone()
+    if has_pruner:
+        dp.Pruner(model, x, strength=1e-3).finalize()
+    else:
+        fold_gates(model)
+    assert type(layer) is nn.Linear
+    assert torch.equal(layer.weight, expected)
+    assert int((expected == 0).sum()) == 6
 
 
 def test_folding_a_copy_leaves_the_original_gated(layer):

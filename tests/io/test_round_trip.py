@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrize
 from torch.utils import _pytree as pytree
 
 import diffprune as dp
@@ -13,6 +14,7 @@ from diffprune._io.blueprint import Blueprint
 from diffprune._surgery import apply_plan, plan_removal
 from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.replacement_modules import Select, Stub
+from diffprune.gates import BaseGate
 from zoo import ZOO, analysed, call
 
 
@@ -125,6 +127,37 @@ def test_folded_gates_on_weights(gated, tmp_path):
     assert (small[0].weight == 0).sum() == 23
     fresh = round_trip(small, SparseNet(gated=gated), tmp_path)
     assert_same(small, fresh)
+    assert torch.equal(fresh(x), small(x))
+
+
+class Share(BaseGate):
+    """The gate of another method: what each number is multiplied by, itself."""
+
+    def __init__(self, like):
+        super().__init__(dim=0, index=torch.arange(like.numel()).view(like.shape))
+        self.share = nn.Parameter(torch.linspace(-1, 1, like.numel()))
+
+    @property
+    def size(self):
+        return len(self.share)
+
+    def values(self):
+        return self.share.relu()
+
+    def margin(self):
+        return self.share
+
+    def penalty(self):
+        return self.share.relu().sum()
+
+
+def test_folded_gates_of_another_method(tmp_path):
+    model, fresh, x = SparseNet(gated=False), SparseNet(gated=False), torch.rand(3, 5)
+    for net in (model, fresh):
+        gate = Share(net[0].weight)
+        parametrize.register_parametrization(net[0], "weight", gate)
+    small = dp.fold_gates(model)
+    fresh = round_trip(small, fresh, tmp_path)
     assert torch.equal(fresh(x), small(x))
 
 

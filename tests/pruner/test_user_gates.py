@@ -9,6 +9,7 @@ from torch import nn, optim
 import diffprune as dp
 from diffprune._surgery.replacement_modules import Select
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.gates import BaseGate
 
 
 class Block(nn.Module):
@@ -239,3 +240,140 @@ def test_a_model_with_placed_gates_has_one_pruner():
     dp.Pruner(model, x, strength=1e-5)
     with pytest.raises(ArgumentError, match="already has a pruner"):
         dp.Pruner(model, x, strength=1e-5)
+
+
+class Best(BaseGate):
+    """As many of the best scores are open as a buffer says; straight through."""
+
+    def __init__(self, size, count):
+        super().__init__()
+        self.scores = nn.Parameter(torch.rand(size))
+        self.register_buffer("count", torch.tensor(count))
+
+    @property
+    def size(self):
+        return len(self.scores)
+
+    def margin(self):
+        ranked = self.scores.detach().sort(descending=True).values
+        count = int(self.count)
+        bar = ranked[count] if count < self.size else ranked[-1] - 1
+        return self.scores - bar
+
+    def values(self):
+        is_open = (self.margin() > 0).to(self.scores)
+        return is_open + self.scores - self.scores.detach()
+
+    def penalty(self):
+        return self.scores.square().sum()
+
+
+def test_values_of_a_gate_may_branch_on_numbers():
+    model, x = Flattened(), torch.randn(2, 1, 6, 6, dtype=torch.float64)
+    model.gate1 = Best(model.gate1.size, 3)
+    model.double().eval()
+    pruner = dp.Pruner(model, x, strength=1e-5)
+    before = model(x)
+    model(x).sum().backward()
+    assert model.gate1.scores.grad is not None
+    model.zero_grad()
+    assert pruner.remove_closed_().units["gate1"] == 3
+    torch.testing.assert_close(pruner.finalize()(x), before, rtol=0, atol=1e-12)
+
+
+class Twice(nn.Module):
+    """One gate behind two layers."""
+
+    def __init__(self, gate):
+        super().__init__()
+        self.a, self.b = nn.Linear(5, 8), nn.Linear(8, 8)
+        self.c, self.gate = nn.Linear(8, 3), gate
+
+    def forward(self, x):
+        hidden = self.gate(self.a(x).relu())
+        return self.c(self.gate(self.b(hidden).relu()))
+
+
+class TwiceAndRead(Twice):
+    """No layer alone reads what one of the uses returns, and none alone makes it."""
+
+    def forward(self, x):
+        hidden = self.gate(self.a(x).sigmoid())
+        return self.c(self.gate(self.b(hidden).relu())) + hidden.sum()
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"), [(Twice, nn.Identity), (TwiceAndRead, Select)]
+)
+def test_a_gate_that_is_used_twice_is_folded_at_both_places(kind, left):
+    torch.manual_seed(0)
+    model, x = kind(dp.Gate(8)).double().eval(), torch.randn(4, 5).double()
+    pruner = dp.Pruner(model, x, strength=1e-5)
+    model.gate.logits.data += 0.3 * torch.randn(8).abs()
+    model.gate.logits.data[[1, 4]] = -5.0
+    before = model(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), before, rtol=0, atol=1e-12)
+    assert type(small.gate) is left
+    assert small.a.out_features == 6
+
+
+class Alias(Twice):
+    """Its gate has two names, and is called by the second."""
+
+    def __init__(self, gate):
+        super().__init__(gate)
+        self.alias = gate
+
+    def forward(self, x):
+        return self.c(self.b(self.alias(self.a(x).relu())))
+
+
+def test_a_gate_with_two_names_is_saved_and_leaves_under_both(tmp_path):
+    model, x = Alias(dp.Gate(8)).double().eval(), torch.randn(4, 5).double()
+    pruner = dp.Pruner(model, x, strength=1e-5)
+    optimizer = optim.Adam(pruner.parameter_groups(lr=1e-3))
+    model.gate.logits.data[[1, 4]] = -5.0
+    pruner.remove_closed_(optimizer)
+    dp.save_checkpoint(tmp_path / "run.ckpt", pruner, optimizer)
+    other = dp.Pruner(Alias(dp.Gate(8)).double(), x, strength=1e-5)
+    fresh = optim.Adam(other.parameter_groups(lr=1e-3))
+    dp.load_checkpoint(tmp_path / "run.ckpt", other, fresh)
+    small = other.finalize(fresh).eval()
+    torch.testing.assert_close(small(x), model(x), rtol=0, atol=1e-12)
+    assert type(small.gate) is type(small.alias) is nn.Identity
+    dp.save_pruned(small, tmp_path / "small")
+    plain = dp.load_pruned(Alias(dp.Gate(8)).double(), tmp_path / "small").eval()
+    assert torch.equal(plain(x), small(x))
+
+
+def test_a_budget_counts_a_gate_with_two_names():
+    model, x = Alias(dp.Gate(8)), torch.randn(4, 5)
+    pruner = dp.Pruner(model, x, budget=dp.Budget(macs=0.7, steps=4))
+    assert pruner.controller is not None
+
+
+class Idle(Twice):
+    """It multiplies by the values of its gate, and does not call it."""
+
+    def forward(self, x):
+        return self.c(self.b(self.a(x).relu()) * self.gate.values())
+
+
+class WithForward(Best):
+    def values(self):
+        return self.scores
+
+    def forward(self, x):
+        return x * self.values()
+
+
+@pytest.mark.parametrize("model", [Idle(dp.Gate(8)), Alias(WithForward(8, 3))])
+def test_a_gate_that_multiplies_nothing_is_named(model):
+    with pytest.warns(UserWarning, match="gate `gate` is not called in the forward"):
+        dp.Pruner(model, torch.randn(4, 5), strength=1e-5)
+
+
+def test_a_gate_is_given_its_input_as_what_replaces_it_is():
+    with pytest.raises(TypeError, match="positional-only"):
+        dp.Gate(8)(x=torch.randn(4, 8))

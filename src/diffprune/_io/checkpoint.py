@@ -28,7 +28,7 @@ from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.optimizer_state import check_trains
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError, DiffpruneError
-from diffprune.gates.penalty import named_gates
+from diffprune.gates.penalty import gate_paths
 
 FORMAT: Final = "diffprune-checkpoint"
 VERSION: Final = 3
@@ -218,7 +218,7 @@ def _borrowers(state: Mapping[str, Any], pruner: HasState) -> dict[Tensor, Tenso
 
 def _of_gates(model: nn.Module) -> Callable[[str], bool]:
     """Tells names of gates, also of those that the model has no more, from others."""
-    gates = tuple(f"{name}." for name in named_gates(model))
+    gates = tuple(f"{name}." for name in gate_paths(model))
     return lambda name: name.startswith(gates) or GATES in name.split(".")
 
 

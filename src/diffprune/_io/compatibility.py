@@ -15,7 +15,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 from diffprune._graph import latent_sizes, weight_dims
 from diffprune._io.blueprint import Blueprint, Size, is_inside, sizes_of
 from diffprune.errors import ArgumentError
-from diffprune.gates import Gate
+from diffprune.gates import BaseGate
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ def _gated_weights(model: nn.Module) -> dict[str, ParametrizationList]:
         path: chain
         for path, chain in model.named_modules()
         if isinstance(chain, ParametrizationList)
-        and any(isinstance(step, Gate) for step in chain)
+        and any(isinstance(step, BaseGate) for step in chain)
     }
 
 

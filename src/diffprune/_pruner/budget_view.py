@@ -29,6 +29,7 @@ from diffprune._graph import (
 from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate
 from diffprune.gates.multiply import multiply
+from diffprune.gates.penalty import first_names, gate_paths
 
 FindGroups: TypeAlias = Callable[[nn.Module, ExampleInputs, Mapping[Op, Rule]], Groups]
 """`find_groups` with the user's options, and more rules."""
@@ -45,7 +46,7 @@ def placed_network(
     Raises:
         ArgumentError: If gates share their units, or decide about something else.
     """
-    plain, rule = _without_gates(model), _Through()
+    plain, rule = _without_gates(model), _Through(first_names(model))
     groups = find(plain, example_inputs, {torch.ops.diffprune.gate: rule})
     by_atom = {group.atom: group for group in groups}
     taken = dict[Atom, str]()
@@ -69,9 +70,14 @@ def placed_network(
 
 
 class _Through:
-    """A rule for the gate op: units pass, unless several dimensions were flattened."""
+    """A rule for the gate op: units pass, unless several dimensions were flattened.
 
-    def __init__(self) -> None:
+    Args:
+        names: What a gate is called, by every path that leads to it.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
         self.units: dict[str, Axis] = {}
 
     def __call__(self, call: Call, x: Value, values: Value, dim: int) -> Axes:
@@ -81,9 +87,10 @@ class _Through:
         units = x.axes[dim]
         if len(call.algebra.resolve(units)) > 1:
             (units,) = call.fresh(x.shape[dim])
-        if call.where.module in self.units:
-            call.unify(units, self.units[call.where.module])
-        self.units[call.where.module] = units
+        gate = self._names.get(call.where.module, call.where.module)
+        if gate in self.units:
+            call.unify(units, self.units[gate])
+        self.units[gate] = units
         return (*x.axes[:dim], units, *x.axes[dim + 1 :])
 
 
@@ -103,8 +110,9 @@ class _Mark(nn.Module):
 def _without_gates(model: nn.Module) -> nn.Module:
     """A copy with marks in place of gates."""
     plain = copied(model)
-    for path, module in [*plain.named_modules()]:
-        if isinstance(module, BaseGate):
-            parent, _, name = path.rpartition(".")
-            setattr(plain.get_submodule(parent), name, _Mark(module))
+    paths = gate_paths(plain)
+    marks = {gate: _Mark(gate) for gate in paths.values()}
+    for path, gate in paths.items():
+        parent, _, name = path.rpartition(".")
+        setattr(plain.get_submodule(parent), name, marks[gate])
     return plain

@@ -7,9 +7,8 @@ import torch
 from torch import nn
 
 from diffprune._core.copying import copied
-from diffprune._pruner.gated_model import GatedModel, release_
+from diffprune._pruner.gated_model import GatedModel, cut_, release_
 from diffprune._pruner.placement import Cut
-from diffprune._surgery.apply import apply_plan_
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import Twins, certify, in_double
@@ -46,8 +45,8 @@ def _ended(gated: GatedModel[Any], cut: Cut, model: nn.Module) -> nn.Module:
     """A copy of a model with gates that is cut, its gates folded away."""
     plain = copied(model)
     if not cut.keeps_all():
-        gated.placement.keep_(plain, cut)
-        apply_plan_(plain, plan_removal(gated.groups, keep=cut.by_group()))
+        plan = plan_removal(gated.groups, keep=cut.by_group())
+        cut_(plain, gated.placement, cut, plan)
     gated.placement.fold_(plain, cut.groups)
     release_(plain)
     return plain

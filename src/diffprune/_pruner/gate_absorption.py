@@ -6,7 +6,7 @@ negative; those of other gates may be.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias
 
 import torch
@@ -17,13 +17,14 @@ from diffprune._graph import Axis, Groups, Step, Value, atoms, unit_numbers
 from diffprune._pruner.gate_links import Link
 
 Target: TypeAlias = tuple[str, int]
+Find: TypeAlias = Callable[[Groups, Link], list[Target] | None]
 
 
 @torch.no_grad()
 def absorb_(
     model: nn.Module,
     groups: Groups,
-    link: Link,
+    links: Sequence[Link],
     values: Float[Tensor, " width"],
     inputs: Int[Tensor, " width"] | None,
 ) -> bool:
@@ -32,18 +33,18 @@ def absorb_(
     Args:
         model: The model, changed in place.
         groups: Its groups.
-        link: Where the gate is.
+        links: Where the gate is: once for every use of it, in every trace.
         values: What it multiplies each element by.
         inputs: Which elements of its input it reads; all if None.
     """
-    if bool((values < 0).any()):
+    if not links or bool((values < 0).any()):
         return False
-    read = _readers(groups, link)
+    read = _everywhere(_readers, groups, links)
     if read is not None:
-        _multiply_(model, groups, read, link.behind(groups), values)
+        _multiply_(model, groups, read, links[0].behind(groups), values)
         return True
-    before = link.before(groups)
-    fed = _feeders(groups, link)
+    before = links[0].before(groups)
+    fed = _everywhere(_feeders, groups, links)
     if fed is not None and len(before) == 1:
         scale = values.new_ones(before[0].size)
         scale[... if inputs is None else inputs] = values
@@ -52,10 +53,23 @@ def absorb_(
     return False
 
 
+def _everywhere(
+    find: Find, groups: Groups, links: Sequence[Link]
+) -> set[Target] | None:
+    """What is found at all uses of a gate, one way; None if some use has nothing.
+
+    Uses that a model has in eval and in train mode are in two traces; what they have in
+    common is multiplied once.
+    """
+    found = [find(groups, link) for link in links]
+    whole = [targets for targets in found if targets is not None]
+    return set().union(*whole) if len(whole) == len(found) else None
+
+
 def _multiply_(
     model: nn.Module,
     groups: Groups,
-    targets: list[Target],
+    targets: Iterable[Target],
     axis: Axis,
     values: Float[Tensor, " units"],
 ) -> None:

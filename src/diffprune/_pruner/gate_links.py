@@ -67,28 +67,34 @@ class GateRule:
     """The rule for the gate op: the units behind a gate are its own.
 
     Args:
-        indexed: Paths of gates with an index of their own; what they cover is frozen.
+        names: What a gate is called, by every path that leads to it.
+        indexed: Gates with an index of their own; what they cover is frozen.
+
+    Attributes:
+        links: Where gates are.
+        seen: All gates that multiply something.
     """
 
-    def __init__(self, indexed: Collection[str] = ()) -> None:
-        self._indexed = indexed
+    def __init__(self, names: Mapping[str, str], indexed: Collection[str] = ()) -> None:
+        self._names, self._indexed = names, indexed
         self.links: list[Link] = []
+        self.seen = set[str]()
 
     def __deepcopy__(self, memo: object) -> "GateRule":
         return self  # part of a trace, which is shared
 
     def __call__(self, call: Call, x: Value, values: Value, dim: int) -> Axes:
         """Give the output a dimension of its own, and remember both ends."""
+        gate = self._names.get(call.where.module, call.where.module)
+        self.seen.add(gate)
         dim %= len(x.axes)
         is_vector = values.shape == x.shape[dim : dim + 1]
-        if not is_vector or call.where.module in self._indexed:
+        if not is_vector or gate in self._indexed:
             for axis in x.axes[dim:]:
                 call.freeze(axis, "a gate with an index covers it")
             return x.axes
         (units,) = call.fresh(x.shape[dim])
-        link = Link(
-            call.where.module, x, Value((*x.axes[:dim], units, *x.axes[dim + 1 :])), dim
-        )
+        link = Link(gate, x, Value((*x.axes[:dim], units, *x.axes[dim + 1 :])), dim)
         for other in self.links:
             if other.gate == link.gate:
                 call.unify(units, other.out.axes[other.dim])

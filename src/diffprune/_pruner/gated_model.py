@@ -15,15 +15,15 @@ from torch.optim import Optimizer
 
 from diffprune._core.copying import copied
 from diffprune._core.modules import MARK
-from diffprune._core.randomness import torch_forked
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Float, Int
 from diffprune._costs.network import Network
-from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count, mode
+from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.data_parallel import ignore_wrappers_, notice_wrappers_
+from diffprune._pruner.gate_contract import check_cut, check_zeros, drawn_in_training
 from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
-from diffprune._pruner.placement import Cut, GatePlacement, Keep
+from diffprune._pruner.placement import Cut, GatePlacement, Keep, cut_dims
 from diffprune._pruner.processes import Processes
 from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
@@ -40,8 +40,8 @@ from diffprune._surgery.optimizer_state import (
 )
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError, RemovalError
-from diffprune.gates import BaseGate, GateLike
-from diffprune.gates.penalty import named_gates
+from diffprune.gates import GateLike
+from diffprune.gates.penalty import gate_paths
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -147,7 +147,8 @@ class GatedModel(Generic[ModuleT]):
     def modes(self) -> tuple[bool, ...]:
         """Whether to compare outputs in train mode (True), in eval mode, or in both."""
         # What a noisy gate draws in train mode depends on how many units it has.
-        return (False,) if any(map(_is_drawn, self.gates.values())) else (False, True)
+        is_drawn = any(map(drawn_in_training, self.gates.values()))
+        return (False,) if is_drawn else (False, True)
 
     def units(self) -> dict[str, PruneGroup]:
         """What each gate decides about, by the name of the gate."""
@@ -176,8 +177,13 @@ class GatedModel(Generic[ModuleT]):
 
         Changes nothing. Widths that have to be multiples keep their best closed units,
         and a gate whose units are all closed keeps one: no layer runs without any.
+
+        Raises:
+            RemovalError: If a gate lets through what it says is closed.
         """
         wide = {name: self._round_up(name, units.cpu()) for name, units in keep.items()}
+        for name, units in wide.items():
+            check_zeros(name, self.gates[name], units)
         return self.placement.cut(self.model, self.groups, wide)
 
     def keep_(
@@ -214,9 +220,7 @@ class GatedModel(Generic[ModuleT]):
         try:
             with all_or_nothing(self, *optimizers):
                 for model in models:
-                    # Gates first: parametrized layers are evaluated when they are cut.
-                    self.placement.keep_(model, cut)
-                    apply_plan_(model, plan)
+                    cut_(model, self.placement, cut, plan)
                 found = check and check.certify()
 
                 moves = _moves(plan, tensors, named_tensors(self.model))
@@ -307,8 +311,8 @@ class GatedModel(Generic[ModuleT]):
             return plain
         if keep is not None:
             cut = self.placement.cut(self.model, groups, keep)
-            self.placement.keep_(plain, cut)
-            apply_plan_(plain, plan_removal(groups, keep=cut.by_group()))
+            plan = plan_removal(groups, keep=cut.by_group())
+            cut_(plain, self.placement, cut, plan)
             groups = cut.groups
         self.placement.fold_(plain, groups)
         release_(plain)
@@ -344,7 +348,9 @@ class GatedModel(Generic[ModuleT]):
         self._present = self.present()
         for model in [self.model, *self.copies]:
             self.placement.fold_(model, self.groups)
-        gates = [p for g in self.gates.values() for _, p in g.named_parameters()]
+        left = set(self.model.parameters())  # a number that gates share may be in it
+        held = [p for g in self.gates.values() for _, p in g.named_parameters()]
+        gates = [p for p in held if p not in left]
         for parameter in gates:
             parameter.grad = None
         found = all_optimizers(optimizers)
@@ -377,6 +383,18 @@ class GatedModel(Generic[ModuleT]):
         )
 
 
+def cut_(model: nn.Module, placement: GatePlacement, cut: Cut, plan: Plan) -> None:
+    """Cut the gates and the parameters of a model, or of a copy of it.
+
+    Raises:
+        RemovalError: If a gate does not fit what it was told to keep.
+    """
+    # Gates first: parametrized layers are evaluated when they are cut.
+    placement.keep_(model, cut)
+    apply_plan_(model, plan)
+    check_cut(placement.gates(model), cut.gates)
+
+
 def release_(model: nn.Module) -> None:
     """A model has no pruner any more; another may come."""
     vars(model).pop(MARK, None)
@@ -397,20 +415,9 @@ def _worth_of_lost(
     }
 
 
-@torch.no_grad()
-def _is_drawn(gate: GateLike) -> bool:
-    """Whether the values of a gate are random in train mode."""
-    assert isinstance(gate, nn.Module)  # noqa: S101 - gates are modules
-    if isinstance(gate, BaseGate) and gate.per_example:
-        return True
-    with torch_forked(), mode(gate, training=True):
-        first, second = gate.values(), gate.values()
-    return not torch.equal(first, second)
-
-
 def check_unchanged(model: nn.Module, groups: Groups) -> None:
     """Refuse a model whose tensors are not those the groups were found in."""
-    gates = tuple(f"{name}." for name in named_gates(model))
+    gates = tuple(f"{name}." for name in gate_paths(model))
     found = {
         name: tuple(tensor.shape)
         for name, tensor in named_tensors(model).items()
@@ -471,7 +478,7 @@ def _to_be_cut(
         f"{name} (its gate)": parameter
         for name, parameters in of_gates.items()
         for parameter in parameters.values()
-        if parameter.shape[:1] == cut.gates[name].shape
+        if len(cut.gates[name]) in parameter.shape
     }
     return {**own, **gates}
 
@@ -496,14 +503,8 @@ def _gate_moves(
     """What took the place of every parameter of a gate that lost units."""
     moves = list[Move]()
     for name, parameters in after.items():
-        numbers = _numbers(cut.gates[name])
         for key, new in parameters.items():
             old = before[name][key]
             if new is not old:
-                dims = {} if new.shape == old.shape else {0: numbers}
-                moves.append(Move(old, new, dims))
+                moves.append(Move(old, new, cut_dims(old, new, cut.gates[name])))
     return moves
-
-
-def _numbers(keep: Keep) -> tuple[int, ...]:
-    return tuple(keep.nonzero().flatten().tolist())

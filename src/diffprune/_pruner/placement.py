@@ -9,11 +9,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Bool, Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup
+from diffprune._surgery.apply import select
+from diffprune._surgery.plan import Indices
+from diffprune.errors import RemovalError
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
 
@@ -123,15 +127,50 @@ class GatePlacement(Protocol):
 
 
 def keep_gates_(gates: Mapping[str, GateLike], keep: Mapping[str, Keep]) -> None:
-    """Cut gates that lose units, with gradients that may be accumulating."""
+    """Cut gates that lose units, with gradients that may be accumulating.
+
+    Raises:
+        RemovalError: If no optimizer could follow what becomes of their parameters.
+    """
     for name, gate in gates.items():
-        if keep[name].all():
+        if not keep[name].all():
+            _keep_gate_(name, gate, keep[name])
+
+
+def _keep_gate_(name: str, gate: GateLike, keep: Keep) -> None:
+    before = dict(gate.named_parameters())
+    shapes = {key: old.shape for key, old in before.items()}
+    gate.keep_(keep.to(gate.is_open().device))  # it may have no parameter
+    for key, new in gate.named_parameters():
+        old = before.get(key)
+        if new is old and new.shape == shapes[key]:
             continue
-        before = dict(gate.named_parameters())
-        device = gate.is_open().device  # it may have no parameter
-        gate.keep_(keep[name].to(device))
-        for key, new in gate.named_parameters():
-            old = before[key]
-            if new is not old and old.grad is not None:
-                whole = new.shape == old.shape
-                new.grad = old.grad if whole else old.grad[keep[name].to(device)]
+        if old is None or new is old or not _is_cut(old.shape, new.shape, keep):
+            raise RemovalError(
+                f"`keep_` of the gate of `{name}`, a {type(gate).__name__}, left "
+                f"`{key}` neither the parameter that it was nor a new one of the units "
+                "that stay, and no optimizer can follow that.\nType "
+                f"`self.{key} = nn.Parameter(self.{key}.detach()[mask])`."
+            )
+        if old.grad is not None:
+            new.grad = select(old.grad, cut_dims(old, new, keep))
+
+
+def cut_dims(old: Tensor, new: Tensor, keep: Keep) -> dict[int, Indices]:
+    """Along which dimensions a parameter of a gate has lost its units, and which stay.
+
+    Examples:
+        >>> import torch
+        >>> keep = torch.tensor([True, False, True])
+        >>> cut_dims(torch.ones(2, 3), torch.ones(2, 2), keep)
+        {1: (0, 2)}
+    """
+    numbers = tuple(keep.nonzero().flatten().tolist())
+    sizes = zip(old.shape, new.shape, strict=True)
+    return {dim: numbers for dim, (was, now) in enumerate(sizes) if was != now}
+
+
+def _is_cut(before: torch.Size, after: torch.Size, keep: Keep) -> bool:
+    """Whether a shape is what it was, but for units that have left."""
+    pairs = {(a, b) for a, b in zip(before, after, strict=False) if a != b}
+    return len(before) == len(after) and pairs <= {(len(keep), int(keep.sum()))}

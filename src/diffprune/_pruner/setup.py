@@ -1,7 +1,8 @@
 """Turn the arguments of a `Pruner` into a gated model, strengths and a controller."""
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -24,14 +25,19 @@ from diffprune._graph import (
     find_groups,
 )
 from diffprune._pruner.added_gates import AddedGates, attach_
+from diffprune._pruner.gate_contract import (
+    check_can_stand,
+    check_drawn_for_all,
+    check_gates,
+)
 from diffprune._pruner.gate_links import GateRule
 from diffprune._pruner.gated_model import GatedModel
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.strengths import Scheduled, Strength, strength_of
-from diffprune._pruner.user_gates import UserGates
+from diffprune._pruner.user_gates import UserGates, standing_still
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates import Gate, GateLike
-from diffprune.gates.penalty import named_gates
+from diffprune.gates.penalty import first_names, named_gates
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
@@ -75,11 +81,16 @@ def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
             model, inputs, freeze=freeze, heads=heads, rules=all_rules, tie=tie
         )
 
+    check_can_stand(model)
     if placed := named_gates(model):
-        rule = GateRule([n for n, own in placed.items() if own.index is not None])
+        indexed = [name for name, own in placed.items() if own.index is not None]
+        rule = GateRule(first_names(model), indexed)
         rules_of_gates: dict[Op, Rule] = {torch.ops.diffprune.gate: rule.as_rule()}
-        groups = find(model, example_inputs, rules_of_gates)
         check_placed(gate, strength, list(placed))
+        check_gates(model, placed)
+        with standing_still(placed.values()):
+            groups = find(model, example_inputs, rules_of_gates)
+        _warn_of_idle(placed.keys() - rule.seen)
         by_user = UserGates(model, rule, find)
         return GatedModel(model, example_inputs, groups, by_user, round_to)
     groups = find(model, example_inputs, {})
@@ -87,6 +98,17 @@ def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
     attach_(model, groups, made)
     added = AddedGates(made)
     return GatedModel(model, example_inputs, groups, added, round_to)
+
+
+def _warn_of_idle(names: Collection[str]) -> None:
+    """Say so if gates stand in a model and multiply nothing."""
+    if names:
+        warnings.warn(
+            f"gate `{min(names)}` is not called in the forward pass of this model, so "
+            "nothing leaves through it.\nCall it there: `x = self.gate(x)`. A gate "
+            "whose class has a `forward` of its own cannot be followed.",
+            stacklevel=5,
+        )
 
 
 def make_gates(
@@ -116,6 +138,7 @@ def make_gates(
     )
     made = {g.name: _make_gate(_maker(gate, g), g, like) for g in chosen}
     _check_distinct(made)
+    check_gates(model, made)
     return made
 
 
@@ -131,7 +154,7 @@ def _check_distinct(made: Mapping[str, GateLike]) -> None:
 
 
 def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLike:
-    made: Any = make(group)
+    made = _called(make, group)
     if not isinstance(made, GateLike) or not isinstance(made, nn.Module):
         raise ArgumentError(
             f"gate= made a {type(made).__name__} for `{group.name}`, and a gate is a "
@@ -142,12 +165,24 @@ def _make_gate(make: MakeGate, group: PruneGroup, like: nn.Parameter) -> GateLik
             f"gate= made a gate of {made.size} units for `{group.name}`, which has "
             f"{group.size}.\nType `gate=lambda group: dp.Gate(group.size)`."
         )
+    check_drawn_for_all(group.name, made)
     if any(p.is_meta for p in made.parameters()):
         raise ArgumentError(
             f"gate= made a gate for `{group.name}` on the meta device, which holds no "
             "numbers."
         )
     return made.to(like.device, like.dtype.to_real())
+
+
+def _called(make: MakeGate, group: PruneGroup) -> Any:  # noqa: ANN401 - users are not checked
+    try:
+        return make(group)
+    except Exception as error:
+        raise ArgumentError(
+            f"gate= is called with a group, here `{group.name}` of {group.size} units, "
+            f"and failed: {type(error).__name__}: {error}\nType `gate=lambda group: "
+            "dp.Gate(group.size)`."
+        ) from error
 
 
 def _maker(gate: Gates, group: PruneGroup) -> MakeGate:

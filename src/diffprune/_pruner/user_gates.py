@@ -1,6 +1,7 @@
 """Gates that users put into their models, as the paper does: cut, and folded away."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, final
@@ -8,9 +9,18 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.randomness import torch_forked
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
-from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, mask, size
+from diffprune._graph import (
+    Atom,
+    ExampleInputs,
+    Groups,
+    PruneGroup,
+    mask,
+    size,
+    unchanged,
+)
 from diffprune._pruner.budget_view import FindGroups, placed_network
 from diffprune._pruner.gate_absorption import absorb_
 from diffprune._pruner.gate_links import GateRule, needed_units
@@ -18,7 +28,7 @@ from diffprune._pruner.placement import Cut, Keep, Layout, keep_gates_
 from diffprune._surgery.replacement_modules import Select
 from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate, GateLike, fold_gates
-from diffprune.gates.penalty import named_gates
+from diffprune.gates.penalty import gate_paths, named_gates
 from diffprune.gates.pooled import PooledGates
 
 NAME = "_diffprune_inputs"
@@ -52,6 +62,24 @@ def install_(model: nn.Module) -> None:
         selection = InputSelection(gate.dim)
         gate.add_module(NAME, selection)
         gate.register_forward_pre_hook(selection.before)
+
+
+@contextmanager
+def standing_still(gates: Iterable[BaseGate]) -> Generator[None]:
+    """Let gates multiply by constants while their model is traced.
+
+    How a gate comes to its values is its own affair: they may branch on numbers.
+    """
+    gates = [*gates]
+    for gate in gates:
+        with torch.no_grad(), torch_forked(), unchanged(gate):
+            values = gate.values()
+        gate.stand_in = values
+    try:
+        yield
+    finally:
+        for gate in gates:
+            gate.stand_in = None
 
 
 @final
@@ -152,13 +180,18 @@ class UserGates:
         fold_gates(model)
         for name, gate in named_gates(model).items():
             gate.eval()  # noise must not become a weight
-            link, inputs = self._links.get(name), selection_of(gate).index
+            links = [link for link in self._rule.links if link.gate == name]
+            inputs = selection_of(gate).index
             values = gate.values() if gate.index is None else gate.values()[gate.index]
-            absorbed = link is not None and absorb_(model, groups, link, values, inputs)
+            absorbed = absorb_(model, groups, links, values, inputs)
             left = Select(gate.dim, inputs, None if absorbed else values)
             plain = left if left.does_something else nn.Identity()
-            path, _, attribute = name.rpartition(".")
-            setattr(model.get_submodule(path), attribute, plain.train(model.training))
+            plain.train(model.training)
+            for path in [
+                path for path, one in gate_paths(model).items() if one is gate
+            ]:
+                owner, _, attribute = path.rpartition(".")
+                setattr(model.get_submodule(owner), attribute, plain)
 
     def unfold_(
         self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]

@@ -21,8 +21,11 @@ from diffprune.gates.multiply import multiply
 class BaseGate(nn.Module, ABC):
     """A module that multiplies the units of its input; a `GateLike` to be placed.
 
-    Parameters and buffers whose first dimension is as long as the gate has units hold
-    something per unit, and are cut with it; `shared` names exceptions.
+    Parameters and buffers of the gate itself whose first dimension is as long as the
+    gate has units hold something per unit, and are cut with it; `shared` names
+    exceptions. A gate that holds more per unit, such as a list of parameters, cuts that
+    in a `keep_` of its own. It may know a layer of the model, and may not have it as a
+    part: `self.layer = [layer]`.
 
     Args:
         dim: First dimension of the input that the gate covers.
@@ -31,6 +34,8 @@ class BaseGate(nn.Module, ABC):
     Attributes:
         per_example: Whether `draw` is asked for values of each example in training.
         listener: Called with the values of every forward pass, if anybody listens.
+        stand_in: What `forward` multiplies by instead of `values()`, if there is any:
+            while a model is traced, a gate is a constant.
 
     Examples:
         >>> class Scale(BaseGate):
@@ -63,6 +68,7 @@ class BaseGate(nn.Module, ABC):
         super().__init__()
         self.dim = dim
         self.listener: Callable[[Tensor], None] | None = None
+        self.stand_in: Float[Tensor, " units"] | None = None
         self.register_buffer("index", index)
 
     @property
@@ -95,7 +101,7 @@ class BaseGate(nn.Module, ABC):
         count("examples", examples, least=0)
         return self.values().expand(examples, -1)
 
-    def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    def forward(self, x: Float[Tensor, "..."], /) -> Float[Tensor, "..."]:
         """Multiply the units of `x` by their values; the dtype of `x` is kept."""
         if self.per_example and self.training and not torch.compiler.is_exporting():
             check("x", Tensor, x)
@@ -104,7 +110,7 @@ class BaseGate(nn.Module, ABC):
             drawn = drawn if self.index is None else drawn[:, self.index]
             between = (1,) * (self.dim % x.ndim - 1)
             return multiply(x, drawn.reshape(len(x), *between, *drawn.shape[1:]), 0)
-        values = self.values()
+        values = self.values() if self.stand_in is None else self.stand_in
         self._tell(values)
         if self.index is not None:
             values = values.gather(0, self.index.flatten()).view(self.index.shape)

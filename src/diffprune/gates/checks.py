@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from diffprune._core.arguments import check, number, shown
 from diffprune._core.types import Bool, Float, Int, Within
 from diffprune.errors import ArgumentError
 from diffprune.gates.functional import Activation
+from diffprune.gates.protocol import GateLike
 
 _WIDEST: Final = 10.0
 """Logits that start further apart are all saturated."""
@@ -146,6 +147,22 @@ def check_activation(activation: Float[Tensor, " units"]) -> None:
             "u must return numbers between 0 and 1, got "
             f"{float(activation.min()):g} to {float(activation.max()):g}."
         )
+
+
+def cost_of(name: str, gate: GateLike) -> Float[Tensor, ""]:
+    """What the units of a gate cost, if that is one number.
+
+    Raises:
+        ArgumentError: If it is something else.
+    """
+    cost: Any = gate.penalty()  # users are not checked
+    if isinstance(cost, Tensor) and cost.ndim == 0 and not cost.is_complex():
+        return cost
+    raise ArgumentError(
+        f"`penalty` of the gate of `{name}`, a {type(gate).__name__}, must return one "
+        f"number, as a tensor without dimensions, got {shown(cost)}.\nType `.sum()` "
+        "behind a vector, and `self.margin().new_zeros(())` where nothing is pushed."
+    )
 
 
 def check_input(

@@ -11,6 +11,7 @@ from diffprune._core.door import door
 from diffprune._core.types import Amount, Float
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.gates.base import BaseGate
+from diffprune.gates.checks import cost_of
 from diffprune.gates.protocol import GateLike
 
 GateT = TypeVar("GateT", bound=BaseGate)
@@ -37,7 +38,7 @@ def expected_l0(model: nn.Module, strength: Strength) -> Float[Tensor, ""]:
     """
     gates = named_gates(model)
     strengths = _by_name(strength, tuple(gates))
-    costs = [strengths[name] * gate.penalty() for name, gate in gates.items()]
+    costs = [strengths[name] * cost_of(name, gate) for name, gate in gates.items()]
     return torch.stack(costs).sum()
 
 
@@ -100,6 +101,19 @@ def named_gates(
     parts = {part for gate in gates.values() for part in [*gate.modules()][1:]}
     found = ((name, m) for name, m in gates.items() if m not in parts)
     return {name: m for name, m in found if isinstance(m, kind)}
+
+
+def gate_paths(model: nn.Module) -> dict[str, BaseGate]:
+    """All gates that stand in a model, under every name that each of them has."""
+    gates = set(named_gates(model).values())
+    every = model.named_modules(remove_duplicate=False)
+    return {name: m for name, m in every if isinstance(m, BaseGate) and m in gates}
+
+
+def first_names(model: nn.Module) -> dict[str, str]:
+    """For every name of a gate that stands in a model, what `named_gates` calls it."""
+    names = {gate: name for name, gate in named_gates(model).items()}
+    return {path: names[gate] for path, gate in gate_paths(model).items()}
 
 
 def _group(

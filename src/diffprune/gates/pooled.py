@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from diffprune._core.types import Float, Int
+from diffprune.gates.checks import cost_of
 from diffprune.gates.gate import Gate, precise
 from diffprune.gates.protocol import GateLike
 from diffprune.gates.slopes import Slopes
@@ -60,7 +61,7 @@ class PooledGates:
     def penalty(self, strengths: Mapping[str, float]) -> Float[Tensor, ""]:
         """Sum of `strength * gate.penalty()` over the gates."""
         costs = [
-            gate.penalty() * strengths[name]
+            cost_of(name, gate) * strengths[name]
             for name, gate in self._gates.items()
             if name not in self._names and strengths[name]
         ]
@@ -88,9 +89,12 @@ class PooledGates:
 
 
 def can_be_pooled(gate: GateLike) -> TypeGuard[Gate]:
-    """Whether a gate has independent units and one threshold."""
+    """Whether a gate has independent units and one threshold.
+
+    A class that is made of `Gate` may have formulas of its own.
+    """
     return (
-        isinstance(gate, Gate)
+        type(gate) is Gate
         and gate.u == "sigmoid"
         and gate.base is None
         and gate.threshold.ndim == 0

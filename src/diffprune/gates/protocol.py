@@ -14,7 +14,8 @@ class GateLike(Protocol):
 
     `Pruner(gate=make)` takes a function that makes one for a group; `Gate` is the one
     that diffprune comes with. Parameters that hold something per unit have the units as
-    their first dimension.
+    their first dimension, or `keep_` cuts them along another one. A class whose gates
+    users place in a model by hand is a `BaseGate`.
 
     Examples:
         >>> from diffprune import Gate

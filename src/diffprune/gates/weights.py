@@ -11,6 +11,7 @@ from diffprune._core.door import door
 from diffprune._core.modules import check_has_values
 from diffprune._core.types import Int
 from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.gates.base import BaseGate
 from diffprune.gates.gate import Gate
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -82,7 +83,7 @@ def fold_gates(module: ModuleT) -> ModuleT:
         if not parametrize.is_parametrized(layer):
             continue
         for name, chain in list(_parametrizations(layer).items()):
-            if any(isinstance(step, Gate) for step in chain):
+            if any(isinstance(step, BaseGate) for step in chain):
                 chain.eval()  # the values of inference: noise must not become a weight
                 _take_own_class_(layer)
                 parametrize.remove_parametrizations(layer, name)

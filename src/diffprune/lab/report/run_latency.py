@@ -16,7 +16,7 @@ from diffprune._core.interleaved import time_in_turns
 from diffprune._core.tensor_files import stored_size
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError, DiffpruneError
-from diffprune.gates.penalty import named_gates
+from diffprune.gates.penalty import gate_paths
 from diffprune.lab.report.diagram import Block, diagram
 from diffprune.lab.report.networks import LayerCost, Network, layer_costs
 from diffprune.lab.runs.rebuild import make_model, rebuild
@@ -92,7 +92,7 @@ def _before(run: Run, *, trust: bool) -> Network:
 
 def _weights(model: nn.Module) -> dict[str, Tensor]:
     """What a model would save if it had no gates."""
-    gates = tuple(f"{name}." for name in named_gates(model))
+    gates = tuple(f"{name}." for name in gate_paths(model))
     state = model.state_dict().items()
     return {name: tensor for name, tensor in state if not name.startswith(gates)}
 

@@ -13,7 +13,7 @@ from diffprune._core.tensor_files import read_tensors
 from diffprune._io import load_pruned
 from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
-from diffprune.gates.penalty import named_gates
+from diffprune.gates.penalty import gate_paths, named_gates
 from diffprune.lab.formatting import typed
 from diffprune.lab.runs.import_spec import code_of, find_callable
 from diffprune.lab.runs.records import INPUTS, Run, read_run
@@ -153,7 +153,7 @@ def _check_ours(folder: Path, where: str) -> None:
 
 
 def _without_gates(model: nn.Module) -> nn.Module:
-    for name in named_gates(model):
+    for name in gate_paths(model):
         model.set_submodule(name, nn.Identity())
     return model
 
