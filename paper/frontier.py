@@ -21,6 +21,7 @@ from rich.table import Table
 
 import diffprune as dp
 from diffprune._core.files import write_text
+from diffprune.errors import ArgumentError
 from diffprune.lab import Recipe, Run, Task, read_run
 from diffprune.lab.cli.output import say
 from diffprune.lab.image_batches import Split
@@ -29,7 +30,7 @@ from diffprune.lab.training.task import MakeTask
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import DENSE, LeNet5, Widths, folded_, normed_
 from paper.published import lenet5_on_mnist
-from paper.records import RESULTS, ROOT, commit, copy_record, is_on_record
+from paper.records import RESULTS, ROOT, commit, copy_record, has_finished, read_records
 from paper.teaching import (
     RUNS as TEACHERS,
     finish,
@@ -41,6 +42,7 @@ from paper.teaching import (
     with_scores,
 )
 
+_PREFIX: Final = "frontier-"
 RUNS, RECORDS = ROOT / "runs" / "frontier", RESULTS / "frontier"
 
 
@@ -84,7 +86,7 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
     """A budget of weights and multiply-adds, met early in the training."""
     asked = AIMS[aim]
     return Recipe(
-        name=f"frontier-{aim}",
+        name=f"{_PREFIX}{aim}",
         epochs=asked.epochs,
         batch_size=32,
         lr=1.5e-3,
@@ -175,17 +177,37 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
     if untaught:
         how = again_recipe(closing, taught=False)
         stages[f"{folder}-untaught"] = (again_untaught, how)
-    if all(is_on_record(how, RECORDS / name) for name, (_, how) in stages.items()):
+    kept = {how.name: has_finished(how, RECORDS / n) for n, (_, how) in stages.items()}
+    if all(kept.values()):
         return
     present, is_good = commit(), AIMS[aim].has_good_teacher
     taught_by = teacher_recipe(has_norms=is_good)
     finish(teacher, taught_by, teacher_folder(TEACHERS, has_norms=is_good))
     for name, (make_task, how) in stages.items():
-        finish(make_task, how, RUNS / name)
-        copy_record(RUNS / name, RECORDS / name, present)
-        if AIMS[aim].has_norms and name != folder:
-            _keep_folded(RUNS / name, RECORDS / name)
-        say(f"Record written to {RECORDS / name}.")
+        if not kept[how.name]:
+            _finish_and_keep(make_task, how, name, present)
+        elif name == folder:  # others continue from its network, not from its record
+            finish(make_task, how, RUNS / name)
+            _check_same_widths(RUNS / name, RECORDS / name)
+
+
+def _finish_and_keep(make_task: MakeTask, how: Recipe, name: str, present: str) -> None:
+    finish(make_task, how, RUNS / name)
+    copy_record(RUNS / name, RECORDS / name, present)
+    if AIMS[aim_of(how)].has_norms and how.is_dense:
+        _keep_folded(RUNS / name, RECORDS / name)
+    say(f"Record written to {RECORDS / name}.")
+
+
+def _check_same_widths(folder: Path, record: Path) -> None:
+    """Refuse to go on from another network than the one on record."""
+    run, kept = (read_run(one).outcome for one in (folder, record))
+    if run is None or kept is None or dict(run.effective) != dict(kept.effective):
+        raise ArgumentError(
+            f"`{folder}` has left another network than its record `{record}` says, and "
+            "nothing that continues from it can stand beside that.\nMove all records "
+            "of this seed away to make new ones."
+        )
 
 
 def _keep_folded(folder: Path, record: Path) -> None:
@@ -222,21 +244,44 @@ class Point:
     is_ours: bool
 
 
+def read(results: Path = RESULTS) -> list[Run]:
+    """Read the records of the frontier.
+
+    Args:
+        results: The folder of all records of the paper.
+
+    Raises:
+        ArgumentError: If there are none.
+    """
+    return read_records(results / RECORDS.name, "python -m paper frontier --run")
+
+
 def points(runs: Sequence[Run]) -> list[Point]:
-    """All that is published, and our runs in their last epoch, the smallest first."""
+    """All that is published, and our runs in their last epoch, the smallest first.
+
+    Raises:
+        ArgumentError: If a run is on record and not that which closed its network.
+    """
     found = [_point(p.method, p.widths, p.error) for p in lenet5_on_mnist()]
-    done = [(run, run.outcome) for run in runs if run.outcome is not None]
-    widths = {
-        (aim_of(run.recipe), run.recipe.seed): Widths(*outcome.effective.values())
-        for run, outcome in done
-        if outcome.effective
-    }
+    ours = [run for run in runs if run.recipe.name.startswith(_PREFIX)]
+    done = [(run, run.outcome.effective) for run in ours if run.outcome is not None]
+    closed = {_network(run): Widths(*left.values()) for run, left in done if left}
     for run, _ in done:
-        name = run.recipe.name.replace("frontier-", "diffprune, ").replace("-", " ")
-        own = widths[aim_of(run.recipe), run.recipe.seed]
+        if _network(run) not in closed:
+            raise ArgumentError(
+                f"`{run.folder}` continues from a network that is not on record.\nMove "
+                f"it away, or bring back the record `{'-seed'.join(_network(run))}`."
+            )
+        name = run.recipe.name.replace(_PREFIX, "diffprune, ").replace("-", " ")
         error = run.epochs[-1].test_error
+        own = closed[_network(run)]
         found.append(_point(f"{name} {run.recipe.seed}", own, error, is_ours=True))
     return sorted(found, key=lambda point: point.weights)
+
+
+def _network(run: Run) -> tuple[str, str]:
+    """Which closed network a run is of: its aim and seed."""
+    return aim_of(run.recipe), str(run.recipe.seed)
 
 
 def _point(name: str, widths: Widths, error: float, *, is_ours: bool = False) -> Point:

@@ -70,7 +70,7 @@ def test_what_is_published_and_not_beaten_has_a_name():
 
 
 def test_every_epoch_of_every_run_is_a_point():
-    run, *_ = read_records(RESULTS / "wrn")
+    run, *_ = read_records(RESULTS / "wrn", "")
     (epoch, *_) = run.epochs
     first = replace(run, epochs=(epoch,))
     values = [

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, softmax
 
+from diffprune.errors import ArgumentError
 from diffprune.gates import named_gates
 from diffprune.lab import Recipe, read_run, train
 from diffprune.lab.image_batches import Batches, Examples, Split
@@ -116,6 +117,18 @@ def test_a_teacher_is_trained_once(few, recipe, capsys):
     one, other = (task.train.examples.labels for task in (first, second))
     assert torch.equal(one, other)
     assert torch.equal(one[:, 0].long(), few.train.labels)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_teacher_of_another_length_is_not_heard(recipe, monkeypatch):
+    """As after `paper train frontier-teacher-normed --epochs 1`."""
+    lenet5_mnist_taught(recipe)
+    make = teaching.teacher_recipe
+    monkeypatch.setattr(
+        teaching, "teacher_recipe", lambda **names: replace(make(**names), epochs=2)
+    )
+    with pytest.raises(ArgumentError, match="its `epochs` is 1, and 2 is asked for"):
+        lenet5_mnist_taught(recipe)
 
 
 def test_recipes_with_a_teacher_are_those_of_held_gates():

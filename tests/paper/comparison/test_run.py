@@ -30,7 +30,7 @@ def test_what_continues_from_the_dense_network_has_it_trained_first(folders, pap
     said = done.stderr.replace("\n", "")
     assert f"Training in {folders / 'runs/dense-1-seed0'}." in said
     assert f"Record written to {folders / 'records/sbp-1-seed0'}." in said
-    names = [found.recipe.name for found in read_records(folders / "records")]
+    names = [found.recipe.name for found in read_records(folders / "records", "")]
     assert names == ["dense", "sbp"]
     before = read_run(folders / "runs/sbp-1-seed0")
     again = paper("table1", "--run", "--methods", "sbp", "--epochs", "1")
