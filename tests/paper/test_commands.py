@@ -308,11 +308,6 @@ def test_every_experiment_prints_a_table_of_its_runs(done, lines_of):
         assert f"{run.epochs[-1].test_error:.2f}" in text
 
 
-def test_names_of_recipes_are_those_of_their_tasks():
-    for name, (_, make_recipe) in recipes.TASKS.items():
-        assert make_recipe(0).name == name
-
-
 def test_frontier_points_have_the_widths_of_the_run_before():
     found = front.points(front.read())
     ours = {point.name: point for point in found if point.is_ours}

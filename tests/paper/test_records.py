@@ -126,7 +126,7 @@ def test_a_place_that_takes_no_record_is_refused_before_training(toy, recipe, tm
     assert not job.folder.exists()
 
 
-def test_only_a_finished_run_of_the_same_recipe_has_finished(run_folder, tmp_path):
+def test_only_a_finished_run_of_the_same_recipe_is_on_record(run_folder, tmp_path):
     done = read_run(run_folder).recipe
     assert not has_finished(done, tmp_path / "toy")
     copy_record(run_folder, tmp_path / "toy", "abc")
@@ -146,7 +146,7 @@ def test_what_gates_do_by_default_need_not_be_on_record(run_folder, tmp_path):
         has_finished(replace(done, gate={"sigma": 0.5}), tmp_path / "toy")
 
 
-def test_nothing_that_has_finished_would_be_trained_again():
+def test_nothing_that_is_on_record_would_be_trained_again():
     """A record whose recipe has changed since would be lost to a run of a table."""
     tables = {
         records.RESULTS / name / make(seed).folder_name: make(seed)
