@@ -39,6 +39,7 @@ from paper.measured import ABLATIONS, CALIBRATION, STEPS, Figures
 from paper.published import lenet5_on_mnist
 from paper.records import RESULTS, has_finished, read_records, train_and_keep
 from paper.tables.comparison_table import comparison_table, read_comparison
+from paper.tables.frontier_table import frontier_table, points, read_frontier
 
 ValueT = TypeVar("ValueT")
 
@@ -245,7 +246,7 @@ def frontier(
             say(f"Runs written to {front.RUNS / 'validated'}.")
         for seed in range(seeds if run and not validate else 0):
             front.train(aim, seed, untaught=untaught)
-        show(front.table(front.points(front.read())))
+        show(frontier_table(points(read_frontier())))
 
 
 @app.command(

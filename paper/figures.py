@@ -17,10 +17,9 @@ import altair as alt
 
 from diffprune._core.files import write_text
 from diffprune.lab import Epoch, Run
-from paper import frontier
-from paper.frontier import Point
 from paper.records import RESULTS, ROOT, read_records
 from paper.tables.comparison_table import Result, read_comparison, results
+from paper.tables.frontier_table import Point, points, read_frontier
 from paper.tables.wide_resnet_table import WRN_10_2
 
 PICTURES: Final = ROOT / "docs" / "assets"
@@ -73,7 +72,7 @@ def charts() -> dict[str, AnyChart]:
     runs = [run for run in found if run.recipe.seed == 0 and run.recipe.name in _NAMES]
     return {
         **{name: curve_chart(curve, runs) for name, curve in CURVES.items()},
-        "frontier.svg": frontier_chart(frontier.points(frontier.read(RESULTS))),
+        "frontier.svg": frontier_chart(points(read_frontier(RESULTS))),
         "table1.svg": table1_chart(results(read_comparison(RESULTS))),
     }
 

@@ -12,25 +12,21 @@ the training loss explode, and the epochs of `normed` and `plain` by no trial.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rich.table import Table
-
 import diffprune as dp
 from diffprune._core.files import write_text
 from diffprune.errors import ArgumentError
-from diffprune.lab import Recipe, Run, Task, read_run
+from diffprune.lab import Recipe, Task, read_run
 from diffprune.lab.cli.output import say
 from diffprune.lab.image_batches import Split
 from diffprune.lab.training.metrics import error_rate
 from diffprune.lab.training.task import MakeTask
 from paper.data.mnist import load_mnist
-from paper.models.lenet5 import DENSE, LeNet5, Widths, folded_, normed_
-from paper.published import lenet5_on_mnist
-from paper.records import RESULTS, ROOT, commit, copy_record, has_finished, read_records
+from paper.models.lenet5 import DENSE, LeNet5, folded_, normed_
+from paper.records import RESULTS, ROOT, commit, copy_record, has_finished
 from paper.teaching import (
     RUNS as TEACHERS,
     finish,
@@ -42,7 +38,8 @@ from paper.teaching import (
     with_scores,
 )
 
-_PREFIX: Final = "frontier-"
+PREFIX: Final = "frontier-"
+"""How the names of its recipes begin."""
 RUNS, RECORDS = ROOT / "runs" / "frontier", RESULTS / "frontier"
 
 
@@ -86,7 +83,7 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
     """A budget of weights and multiply-adds, met early in the training."""
     asked = AIMS[aim]
     return Recipe(
-        name=f"{_PREFIX}{aim}",
+        name=f"{PREFIX}{aim}",
         epochs=asked.epochs,
         batch_size=32,
         lr=1.5e-3,
@@ -230,83 +227,3 @@ def validate(aim: str) -> None:
     taught_by = teacher_recipe(has_norms=is_good)
     finish(teacher_validated, taught_by, teacher_folder(folder, has_norms=is_good))
     finish(student_validated, recipe(aim), folder / aim)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """A network, whoever made it; its costs follow from its architecture."""
-
-    name: str
-    architecture: str
-    weights: int
-    macs: int
-    error: float
-    is_ours: bool
-
-
-def read(results: Path = RESULTS) -> list[Run]:
-    """Read the records of the frontier.
-
-    Args:
-        results: The folder of all records of the paper.
-
-    Raises:
-        ArgumentError: If there are none.
-    """
-    return read_records(results / RECORDS.name, "python -m paper frontier --run")
-
-
-def points(runs: Sequence[Run]) -> list[Point]:
-    """All that is published, and our runs in their last epoch, the smallest first.
-
-    Raises:
-        ArgumentError: If a run is on record and not that which closed its network.
-    """
-    found = [_point(p.method, p.widths, p.error) for p in lenet5_on_mnist()]
-    ours = [run for run in runs if run.recipe.name.startswith(_PREFIX)]
-    done = [(run, run.outcome.effective) for run in ours if run.outcome is not None]
-    closed = {_network(run): Widths(*left.values()) for run, left in done if left}
-    for run, _ in done:
-        if _network(run) not in closed:
-            raise ArgumentError(
-                f"`{run.folder}` continues from a network that is not on record.\nMove "
-                f"it away, or bring back the record `{'-seed'.join(_network(run))}`."
-            )
-        name = run.recipe.name.replace(_PREFIX, "diffprune, ").replace("-", " ")
-        error = run.epochs[-1].test_error
-        own = closed[_network(run)]
-        found.append(_point(f"{name} {run.recipe.seed}", own, error, is_ours=True))
-    return sorted(found, key=lambda point: point.weights)
-
-
-def _network(run: Run) -> tuple[str, str]:
-    """Which closed network a run is of: its aim and seed."""
-    return aim_of(run.recipe), str(run.recipe.seed)
-
-
-def _point(name: str, widths: Widths, error: float, *, is_ours: bool = False) -> Point:
-    return Point(
-        name=name,
-        architecture=str(widths),
-        weights=widths.weights,
-        macs=widths.macs,
-        error=error,
-        is_ours=is_ours,
-    )
-
-
-def table(found: Sequence[Point]) -> Table:
-    """Show a row for every network."""
-    shown = Table("", "architecture")
-    for name in ("weights", "MACs", "error %"):
-        shown.add_column(name, justify="right")
-    for point in found:
-        shown.add_row(
-            point.name,
-            point.architecture,
-            f"{point.weights:,}",
-            f"{point.macs:,}",
-            f"{point.error:.2f}",
-            style="bold" if point.is_ours else None,
-        )
-    return shown

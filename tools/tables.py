@@ -29,11 +29,11 @@ from benchmarks._run_record import ResultT, RunRecord
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
-from paper import frontier as front
 from paper.experiments import EXPERIMENTS
 from paper.measured import ABLATIONS, CALIBRATION, STEPS, Figures
 from paper.records import read_records
 from paper.tables.comparison_table import comparison_table, read_comparison
+from paper.tables.frontier_table import frontier_table, points, read_frontier
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -173,10 +173,10 @@ def comparison(root: Path) -> str:
 def frontier(root: Path) -> str:
     """Published networks and ours, the smallest first."""
     try:
-        runs = front.read(root / "paper/results")
+        runs = read_frontier(root / "paper/results")
     except ArgumentError:
         return _missing("python -m paper frontier --run")
-    return _markdown(front.table(front.points(runs)))
+    return _markdown(frontier_table(points(runs)))
 
 
 def figures_table(figures: Figures) -> MakeTable:

@@ -11,6 +11,7 @@ from paper import __main__ as commands, frontier as front, measured, recipes
 from paper.ablations import sigma
 from paper.experiments import EXPERIMENTS
 from paper.records import RESULTS, copy_record
+from paper.tables.frontier_table import points, read_frontier
 
 SIGMOID = str(RESULTS / "lenet5" / "lenet5-sigmoid-seed0")
 
@@ -309,7 +310,7 @@ def test_every_experiment_prints_a_table_of_its_runs(done, lines_of):
 
 
 def test_frontier_points_have_the_widths_of_the_run_before():
-    found = front.points(front.read())
+    found = points(read_frontier())
     ours = {point.name: point for point in found if point.is_ours}
     first, again = ours["diffprune, small 0"], ours["diffprune, small again 0"]
     assert first.architecture == again.architecture

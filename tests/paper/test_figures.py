@@ -18,10 +18,10 @@ from paper.figures import (
     specification,
     table1_rows,
 )  # fmt: skip
-from paper.frontier import Point
 from paper.models.lenet5 import Widths
 from paper.records import RESULTS, read_records
 from paper.tables.comparison_table import Result
+from paper.tables.frontier_table import Point
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from diffprune.lab import read_run
 from diffprune.lab.image_batches import Examples, Split
 from paper import frontier, teaching
 from paper.models.lenet5 import LeNet5, folded_
+from paper.tables.frontier_table import points
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def test_what_is_left_is_trained_with_norms_and_is_plain_in_the_end(short, capsy
     assert "BatchNorm" not in found["layers"]
     (point,) = [
         p
-        for p in frontier.points([run, read_run(record.parent / "normed-seed3")])
+        for p in points([run, read_run(record.parent / "normed-seed3")])
         if "again" in p.name
     ]
     assert point.weights < closed.parameters
@@ -113,11 +114,11 @@ def test_nothing_continues_from_another_network_than_the_one_on_record(short):
 def test_what_continues_from_nothing_on_record_is_no_point(short):
     frontier.train("plain", 0)
     runs = [read_run(path) for path in sorted((short / "records").iterdir())]
-    assert len(frontier.points(runs)) == len(frontier.points([])) + 2
+    assert len(points(runs)) == len(points([])) + 2
     with pytest.raises(ArgumentError, match="bring back the record `plain-seed0`"):
-        frontier.points(runs[1:])
+        points(runs[1:])
     other = replace(runs[0], recipe=replace(runs[0].recipe, name="lenet5-sigmoid"))
-    assert frontier.points([other]) == frontier.points([])
+    assert points([other]) == points([])
 
 
 def test_recipes_of_aims_that_are_on_record_stay_as_they_were():
