@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from diffprune._core.interleaved import one_thread
-from paper.records import read_figures
+from paper.records import read_results
 
 from ._records import write
 
@@ -41,8 +41,7 @@ class RunRecord(Generic[KeyT, ResultT]):
         Raises:
             ArgumentError: If there is no record.
         """
-        rows = read_figures(path or self.path, self.command)["results"]
-        return [self.result(**row) for row in rows]
+        return read_results(path or self.path, self.command, self.result)
 
     def completed(self, wanted: Iterable[KeyT]) -> list[ResultT]:
         """What is recorded, once all that is wanted is; on one thread."""

@@ -20,7 +20,7 @@ import diffprune as dp
 from diffprune._core.interleaved import one_thread
 from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Examples
-from paper.records import read_figures
+from paper.records import read_results
 
 from ._command import command
 from ._records import RESULTS, write
@@ -177,7 +177,7 @@ def read(path: Path = RECORD) -> list[Result]:
     Raises:
         ArgumentError: If there is no record.
     """
-    return [Result(**row) for row in read_figures(path, COMMAND)["results"]]
+    return read_results(path, COMMAND, Result)
 
 
 def means(found: Sequence[Result]) -> Iterator[tuple[str, ...]]:

@@ -20,7 +20,7 @@ from torch.nn.functional import cross_entropy
 import diffprune as dp
 from diffprune._core.interleaved import one_thread
 from diffprune.lab.digits import load_digits
-from paper.records import read_figures
+from paper.records import read_results
 
 from ._command import command
 from ._records import RESULTS, write
@@ -134,12 +134,8 @@ def table(results: Sequence[Result]) -> Table:
 
 def read(path: Path = RECORD) -> list[Result]:
     """What is recorded."""
-    found = read_figures(path, COMMAND)["results"]
-    units: list[tuple[int, int]] = [(one["units"][0], one["units"][1]) for one in found]
-    return [
-        replace(Result(**one), units=both)
-        for one, both in zip(found, units, strict=True)
-    ]
+    found = read_results(path, COMMAND, Result)
+    return [replace(one, units=(one.units[0], one.units[1])) for one in found]
 
 
 def main(*, trains: bool) -> None:

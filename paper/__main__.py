@@ -5,55 +5,52 @@ trains first, keeps a record, and says where.
 """
 
 import os
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import typer
+from rich.table import Table
 
-from diffprune.errors import UnknownNameError
+from diffprune.errors import ArgumentError, MissingPackageError, UnknownNameError
+from diffprune.lab import Run
 from diffprune.lab.cli.options import AsJson, RunFolders
-from diffprune.lab.cli.output import examples, said_plainly, say, show, show_json
+from diffprune.lab.cli.output import (
+    INTERRUPTED,
+    examples,
+    said_plainly,
+    say,
+    show,
+    show_json,
+)
 from diffprune.lab.cli.run_jobs import Job, result, run_job
 from diffprune.lab.formatting import listed
 from diffprune.lab.report import write_report
-from paper import calibration, frontier as front, recipes as r, step_times as times
-from paper.ablations import fading, live_removal, sigma, zeta
+from paper import frontier as front, recipes as r
 from paper.comparison import run as comparison
 from paper.comparison.systems import METHODS
 from paper.data.download import DATA_VARIABLE
 from paper.experiments import EXPERIMENTS
+from paper.measured import ABLATIONS, CALIBRATION, STEPS, Figures
 from paper.published import lenet5_on_mnist
-from paper.records import (
-    RESULTS,
-    is_on_record,
-    read_figures,
-    read_records,
-    train_and_keep,
-    write_figures,
-)
+from paper.records import RESULTS, has_finished, read_records, train_and_keep
 from paper.tables.comparison_table import comparison_table, read_comparison
-from paper.tables.wide_resnet_table import NETWORKS, SmallNetwork
+from paper.tables.frontier_table import frontier_table, points, read_frontier
 
 ValueT = TypeVar("ValueT")
+
+_WITH_RUN: Final = (
+    "recipes", "methods", "aim", "seeds", "epochs", "untaught", "validate", "out"
+)  # fmt: skip
+"""Options that say what to train."""
 
 app: Final = typer.Typer(
     no_args_is_help=True, rich_markup_mode="markdown", pretty_exceptions_enable=False
 )
-
-ABLATIONS: Final = {
-    "sigma": sigma,
-    "fading": fading,
-    "zeta": zeta,
-    "live_removal": live_removal,
-}
-STEPS: Final = {
-    "wrn-28-10": "wrn/step.json",
-    "wrn-10-2": "wrn/epochs.json",
-    "wrn-10-1": "wrn-10-1/epochs.json",
-}
-
 
 DataDir = Annotated[
     Path | None,
@@ -104,7 +101,7 @@ def train(
     An unknown name prints the names that there are.
     """
     _use(data_dir)
-    with said_plainly():
+    with _said_plainly():
         make_task, make_recipe = _named(r.TASKS, name)
         recipe = make_recipe(seed)
         recipe = replace(recipe, epochs=epochs or recipe.epochs)
@@ -121,6 +118,7 @@ def train(
     )
 )
 def table(  # noqa: PLR0913 - options of a command
+    context: typer.Context,
     name: Annotated[
         str, typer.Argument(help="`lenet5`: Table 1 of the paper; `wrn`: section 4.2.")
     ],
@@ -149,24 +147,22 @@ def table(  # noqa: PLR0913 - options of a command
     missing; remove a record to run it anew. As JSON, our runs alone.
     """
     _use(data_dir)
-    with said_plainly():
+    with _said_plainly():
         chosen = _named(EXPERIMENTS, name)
         records = results or RESULTS / name
         rows = {make_recipe(0).name: (t, make_recipe) for t, make_recipe in chosen.runs}
         asked_for = [_named(rows, one) for one in recipes or rows]
+        _check_has_run(context, run=run)
         for seed in range(seeds if run else 0):
             for make_task, make_recipe in asked_for:
                 recipe = make_recipe(seed)
                 asked = replace(recipe, epochs=epochs or recipe.epochs)
                 record = records / asked.folder_name
-                if not is_on_record(asked, record):
+                if not has_finished(asked, record):
                     job = Job(make_task, asked, out / asked.folder_name)
                     train_and_keep(job, record)
-        runs = read_records(records)
-    if as_json:
-        show_json([run.to_dict() for run in runs])
-    else:
-        show(chosen.table(runs))
+        runs = read_records(records, _typed(name, results))
+        _show(runs, chosen.table, as_json=as_json)
 
 
 @app.command(
@@ -177,6 +173,7 @@ def table(  # noqa: PLR0913 - options of a command
     )
 )
 def table1(
+    context: typer.Context,
     *,
     run: DoRun = False,
     methods: Annotated[
@@ -197,16 +194,13 @@ def table1(
     faster. As JSON, our runs alone.
     """
     _use(data_dir)
-    with said_plainly():
+    with _said_plainly():
         for name in methods or ():
             _named(METHODS, name)
+        _check_has_run(context, run=run)
         if run:
             comparison.train(methods or list(METHODS), seeds=seeds, epochs=epochs)
-        runs = read_comparison(RESULTS)
-    if as_json:
-        show_json([run.to_dict() for run in runs])
-    else:
-        show(comparison_table(runs))
+        _show(read_comparison(RESULTS), comparison_table, as_json=as_json)
 
 
 @app.command(
@@ -216,6 +210,7 @@ def table1(
     )
 )
 def frontier(
+    context: typer.Context,
     *,
     run: DoRun = False,
     aim: Annotated[
@@ -243,14 +238,15 @@ def frontier(
     that are on record are not missing.
     """
     _use(data_dir)
-    with said_plainly():
+    with _said_plainly():
         _named(front.AIMS, aim)
+        _check_has_run(context, run=run)
         if run and validate:
             front.validate(aim)
             say(f"Runs written to {front.RUNS / 'validated'}.")
         for seed in range(seeds if run and not validate else 0):
             front.train(aim, seed, untaught=untaught)
-        show(front.table(front.points(read_records(front.RECORDS))))
+        show(frontier_table(points(read_frontier())))
 
 
 @app.command(
@@ -267,15 +263,9 @@ def ablation(
     run: DoRun = False,
 ) -> None:
     """Print what a choice that the paper leaves open is worth, on small runs."""
-    with said_plainly():
-        module = _named(ABLATIONS, name)
-        found = _figures(
-            f"{name}.json",
-            f"ablation {name}",
-            lambda: {"results": [vars(result) for result in module.measure()]},
-            run=run,
-        )
-        show(module.table([module.Result(**row) for row in found["results"]]))
+    with _said_plainly():
+        figures = _named(ABLATIONS, name)
+    _figures(figures, run=run)
 
 
 @app.command(
@@ -291,15 +281,7 @@ def calibrate(*, run: DoRun = False, data_dir: DataDir = None) -> None:
     factor on them is looked for, so that runs end near the paper's multiply-adds.
     """
     _use(data_dir)
-    with said_plainly():
-        found = _figures(
-            "wrn/calibration.json",
-            "calibrate",
-            lambda: {"results": [vars(one) for one in calibration.measure()]},
-            run=run,
-        )
-        trials = [calibration.Result(**row) for row in found["results"]]
-        show(calibration.table(trials))
+    _figures(CALIBRATION, run=run)
 
 
 @app.command(
@@ -320,19 +302,9 @@ def steps(
     run: DoRun = False,
 ) -> None:
     """Print what a training step of a wide ResNet takes as it gets narrower."""
-    with said_plainly():
-        file = _named(STEPS, name)
-        small = NETWORKS.get(name)
-        measure = times.measure_paper if small is None else _timed(small, file)
-        found = _figures(file, f"steps {name}", measure, run=run)["results"]
-        if small is None:
-            show(times.paper_table([times.Timing(**row) for row in found]))
-        else:
-            show(times.epochs_table([times.EpochTiming(**row) for row in found]))
-
-
-def _timed(small: SmallNetwork, file: str) -> Callable[[], dict[str, Any]]:
-    return lambda: times.measure_epochs(small, read_records((RESULTS / file).parent))
+    with _said_plainly():
+        figures = _named(STEPS, name)
+    _figures(figures, run=run)
 
 
 @app.command(epilog=examples("python -m paper figures"))
@@ -343,11 +315,16 @@ def figures(
     ] = None,
 ) -> None:
     """Draw the figures of the documentation from the records, as SVG files."""
-    from paper.figures import PICTURES, charts, save  # noqa: PLC0415 - needs altair
+    with _said_plainly():
+        for package in ("altair", "vl_convert"):
+            if find_spec(package) is None:
+                raise MissingPackageError(
+                    f"figures are drawn with {package}, which is not installed.\n"
+                    "Install it with `pip install 'diffprune[report]'`."
+                )
+        from paper.figures import PICTURES, charts, save  # noqa: PLC0415 - needs altair
 
-    folder = out or PICTURES
-    folder.mkdir(parents=True, exist_ok=True)
-    with said_plainly():
+        folder = out or PICTURES
         for name, chart in charts().items():
             save(chart, folder / name)
             show(f"Written to {folder / name}.")
@@ -366,20 +343,63 @@ def report(
 ) -> None:
     """Write runs of LeNet-5 on MNIST as a page, beside all that is published on it."""
     references = [published.reference() for published in lenet5_on_mnist()]
-    with said_plainly():
+    with _said_plainly():
         path = write_report(runs, out, references=references, measure=measure)
     show(f"Written to {path}; open it in a browser.")
 
 
-def _figures(
-    file: str, command: str, measure: Callable[[], dict[str, Any]], *, run: bool
-) -> Mapping[str, Any]:
-    """Figures from a record, measured first if asked to."""
-    path, typed = RESULTS / file, f"python -m paper {command} --run"
-    if run:
-        write_figures(path, typed, **measure())
-        say(f"Record written to {path}.")
-    return read_figures(path, typed)
+def _show(
+    runs: Sequence[Run], make_table: Callable[[Sequence[Run]], Table], *, as_json: bool
+) -> None:
+    """Print runs as a table, or as JSON."""
+    if as_json:
+        show_json([run.to_dict() for run in runs])
+    else:
+        show(make_table(runs))
+
+
+def _typed(name: str, results: Path | None) -> str:
+    """What to type to make the records of a table."""
+    where = "" if results is None else f" --results {shlex.quote(str(results))}"
+    return f"python -m paper table {name} --run{where}"
+
+
+def _figures(figures: Figures, *, run: bool) -> None:
+    """Print figures from their record, measured first if asked to."""
+    with _said_plainly(again="starts anew"):
+        if run:
+            say(f"Record written to {figures.write(RESULTS)}.")
+        show(figures.table(RESULTS))
+
+
+def _check_has_run(context: typer.Context, *, run: bool) -> None:
+    """Refuse what says how to train where nothing is trained."""
+    for name in () if run else _WITH_RUN:
+        if name in context.params and _is_typed(context, name):
+            raise ArgumentError(
+                f"`--{name}` says what to train, and a record is printed as it is.\n"
+                f"Add `--run` to train, or leave `--{name}` out."
+            )
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+@contextmanager
+def _said_plainly(again: str = "goes on from here") -> Generator[None, None, None]:
+    """Turn what is raised on purpose into a message, and Ctrl-C as well.
+
+    Args:
+        again: What the same command does next time.
+    """
+    try:
+        with said_plainly():
+            yield
+    except KeyboardInterrupt:
+        say(f"Stopped; the same command {again}.")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def _named(known: Mapping[str, ValueT], name: str) -> ValueT:

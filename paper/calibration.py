@@ -24,9 +24,10 @@ from diffprune._core.interleaved import one_thread
 from diffprune.lab import Epoch, Recipe, Task, read_run, train
 from diffprune.lab.formatting import architecture
 from diffprune.lab.image_batches import Examples, Split
-from paper import recipes as r
+from paper import wide_resnet_recipes as r
 from paper.data.cifar10 import load_cifar10
 from paper.fading_strengths import faded, fading_task
+from paper.recipe_parts import MakeRecipe, scaled, without_test
 from paper.tables.wide_resnet_table import WRN_10_2, wide_macs
 
 NEAR: Final = 0.02
@@ -51,7 +52,7 @@ class Aim:
         first: Factor to begin with.
     """
 
-    recipe: r.MakeRecipe
+    recipe: MakeRecipe
     papers: Mapping[str, float]
     share: float
     first: float
@@ -99,13 +100,13 @@ def trial_recipe(aim: Aim, factor: float) -> Recipe:
         whole,
         epochs=epochs,
         decay_after=tuple(after for after in whole.decay_after if after < epochs),
-        strength=r.scaled(aim.papers, SHORTER * factor),
+        strength=scaled(aim.papers, SHORTER * factor),
     )
 
 
 def trial_task(recipe: Recipe) -> Task:
     """WRN-10-2, judged by held-out images; strengths have faded in the end."""
-    data = r.without_test(r.few_and_small(load_cifar10(validation=True)))
+    data = without_test(r.few_and_small(load_cifar10(validation=True)))
     judged = Split(_fewer(data.train), None, _fewer(data.test))
     task = r.wide_wrn_task(judged, recipe)
     return fading_task(task, recipe, start=r.FADES / r.FADED, end=1.0)

@@ -11,7 +11,9 @@ from rich.table import Table
 
 from diffprune.lab import Run
 from diffprune.lab.training.task import MakeTask
-from paper.recipes import TASKS, TRIALS, MakeRecipe
+from paper.lenet5_recipes import TRIALS
+from paper.recipe_parts import MakeRecipe
+from paper.recipes import TASKS
 from paper.tables.lenet5_table import lenet5_table
 from paper.tables.trials_table import trials_table
 from paper.tables.wide_resnet_table import wide_resnet_table

@@ -15,10 +15,11 @@ from typing import Any, Final, TypeAlias
 
 import altair as alt
 
+from diffprune._core.files import write_text
 from diffprune.lab import Epoch, Run
-from paper.frontier import Point, points
 from paper.records import RESULTS, ROOT, read_records
 from paper.tables.comparison_table import Result, read_comparison, results
+from paper.tables.frontier_table import Point, points, read_frontier
 from paper.tables.wide_resnet_table import WRN_10_2
 
 PICTURES: Final = ROOT / "docs" / "assets"
@@ -67,20 +68,26 @@ CURVES: Final[Mapping[str, Curve]] = {
 
 def charts() -> dict[str, AnyChart]:
     """Make all charts from the records, by the name of their file."""
-    runs = [run for run in read_records(RESULTS / "wrn") if run.recipe.seed == 0]
-    curves = {name: curve_chart(curve, runs) for name, curve in CURVES.items()}
-    frontier = frontier_chart(points(read_records(RESULTS / "frontier")))
-    table1 = table1_chart(results(read_comparison(RESULTS)))
-    return {**curves, "frontier.svg": frontier, "table1.svg": table1}
+    found = read_records(RESULTS / "wrn", "python -m paper table wrn --run")
+    runs = [run for run in found if run.recipe.seed == 0 and run.recipe.name in _NAMES]
+    return {
+        **{name: curve_chart(curve, runs) for name, curve in CURVES.items()},
+        "frontier.svg": frontier_chart(points(read_frontier(RESULTS))),
+        "table1.svg": table1_chart(results(read_comparison(RESULTS))),
+    }
 
 
 def save(chart: AnyChart, path: Path) -> None:
-    """Draw a chart as SVG, with its specification inside."""
+    """Draw a chart as SVG, with its specification inside.
+
+    Raises:
+        StorageError: If the disk refuses; an earlier file is as it was.
+    """
     chart.save(buffer := io.StringIO(), format="svg")
     opening, bracket, rest = buffer.getvalue().partition(">")
     inside = html.escape(json.dumps(specification(chart)), quote=False)
     metadata = f"<metadata>{inside}</metadata>"
-    path.write_text(f"{opening}{bracket}{metadata}{rest}\n", encoding="utf-8")
+    write_text(path, f"{opening}{bracket}{metadata}{rest}\n")
 
 
 def specification(chart: AnyChart) -> dict[str, Any]:

@@ -12,24 +12,21 @@ the training loss explode, and the epochs of `normed` and `plain` by no trial.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from rich.table import Table
-
 import diffprune as dp
 from diffprune._core.files import write_text
-from diffprune.lab import Recipe, Run, Task, read_run
+from diffprune.errors import ArgumentError
+from diffprune.lab import Recipe, Task, read_run
 from diffprune.lab.cli.output import say
 from diffprune.lab.image_batches import Split
 from diffprune.lab.training.metrics import error_rate
 from diffprune.lab.training.task import MakeTask
 from paper.data.mnist import load_mnist
-from paper.models.lenet5 import DENSE, LeNet5, Widths, folded_, normed_
-from paper.published import lenet5_on_mnist
-from paper.records import RESULTS, ROOT, commit, copy_record, is_on_record
+from paper.models.lenet5 import DENSE, LeNet5, folded_, normed_
+from paper.records import RESULTS, ROOT, commit, copy_record, has_finished
 from paper.teaching import (
     RUNS as TEACHERS,
     finish,
@@ -41,6 +38,8 @@ from paper.teaching import (
     with_scores,
 )
 
+PREFIX: Final = "frontier-"
+"""How the names of its recipes begin."""
 RUNS, RECORDS = ROOT / "runs" / "frontier", RESULTS / "frontier"
 
 
@@ -84,7 +83,7 @@ def recipe(aim: str, seed: int = 0) -> Recipe:
     """A budget of weights and multiply-adds, met early in the training."""
     asked = AIMS[aim]
     return Recipe(
-        name=f"frontier-{aim}",
+        name=f"{PREFIX}{aim}",
         epochs=asked.epochs,
         batch_size=32,
         lr=1.5e-3,
@@ -175,17 +174,37 @@ def train(aim: str, seed: int, *, untaught: bool = False) -> None:
     if untaught:
         how = again_recipe(closing, taught=False)
         stages[f"{folder}-untaught"] = (again_untaught, how)
-    if all(is_on_record(how, RECORDS / name) for name, (_, how) in stages.items()):
+    kept = {how.name: has_finished(how, RECORDS / n) for n, (_, how) in stages.items()}
+    if all(kept.values()):
         return
     present, is_good = commit(), AIMS[aim].has_good_teacher
     taught_by = teacher_recipe(has_norms=is_good)
     finish(teacher, taught_by, teacher_folder(TEACHERS, has_norms=is_good))
     for name, (make_task, how) in stages.items():
-        finish(make_task, how, RUNS / name)
-        copy_record(RUNS / name, RECORDS / name, present)
-        if AIMS[aim].has_norms and name != folder:
-            _keep_folded(RUNS / name, RECORDS / name)
-        say(f"Record written to {RECORDS / name}.")
+        if not kept[how.name]:
+            _finish_and_keep(make_task, how, name, present)
+        elif name == folder:  # others continue from its network, not from its record
+            finish(make_task, how, RUNS / name)
+            _check_same_widths(RUNS / name, RECORDS / name)
+
+
+def _finish_and_keep(make_task: MakeTask, how: Recipe, name: str, present: str) -> None:
+    finish(make_task, how, RUNS / name)
+    copy_record(RUNS / name, RECORDS / name, present)
+    if AIMS[aim_of(how)].has_norms and how.is_dense:
+        _keep_folded(RUNS / name, RECORDS / name)
+    say(f"Record written to {RECORDS / name}.")
+
+
+def _check_same_widths(folder: Path, record: Path) -> None:
+    """Refuse to go on from another network than the one on record."""
+    run, kept = (read_run(one).outcome for one in (folder, record))
+    if run is None or kept is None or dict(run.effective) != dict(kept.effective):
+        raise ArgumentError(
+            f"`{folder}` has left another network than its record `{record}` says, and "
+            "nothing that continues from it can stand beside that.\nMove all records "
+            "of this seed away to make new ones."
+        )
 
 
 def _keep_folded(folder: Path, record: Path) -> None:
@@ -208,60 +227,3 @@ def validate(aim: str) -> None:
     taught_by = teacher_recipe(has_norms=is_good)
     finish(teacher_validated, taught_by, teacher_folder(folder, has_norms=is_good))
     finish(student_validated, recipe(aim), folder / aim)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Point:
-    """A network, whoever made it; its costs follow from its architecture."""
-
-    name: str
-    architecture: str
-    weights: int
-    macs: int
-    error: float
-    is_ours: bool
-
-
-def points(runs: Sequence[Run]) -> list[Point]:
-    """All that is published, and our runs in their last epoch, the smallest first."""
-    found = [_point(p.method, p.widths, p.error) for p in lenet5_on_mnist()]
-    done = [(run, run.outcome) for run in runs if run.outcome is not None]
-    widths = {
-        (aim_of(run.recipe), run.recipe.seed): Widths(*outcome.effective.values())
-        for run, outcome in done
-        if outcome.effective
-    }
-    for run, _ in done:
-        name = run.recipe.name.replace("frontier-", "diffprune, ").replace("-", " ")
-        own = widths[aim_of(run.recipe), run.recipe.seed]
-        error = run.epochs[-1].test_error
-        found.append(_point(f"{name} {run.recipe.seed}", own, error, is_ours=True))
-    return sorted(found, key=lambda point: point.weights)
-
-
-def _point(name: str, widths: Widths, error: float, *, is_ours: bool = False) -> Point:
-    return Point(
-        name=name,
-        architecture=str(widths),
-        weights=widths.weights,
-        macs=widths.macs,
-        error=error,
-        is_ours=is_ours,
-    )
-
-
-def table(found: Sequence[Point]) -> Table:
-    """Show a row for every network."""
-    shown = Table("", "architecture")
-    for name in ("weights", "MACs", "error %"):
-        shown.add_column(name, justify="right")
-    for point in found:
-        shown.add_row(
-            point.name,
-            point.architecture,
-            f"{point.weights:,}",
-            f"{point.macs:,}",
-            f"{point.error:.2f}",
-            style="bold" if point.is_ours else None,
-        )
-    return shown

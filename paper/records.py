@@ -12,13 +12,13 @@ import json
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from diffprune._core.files import write_text
+from diffprune._core.files import make_folder, write_files, write_text
 from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
 from diffprune.lab import Recipe, Run, read_run
@@ -26,34 +26,35 @@ from diffprune.lab.cli.output import say
 from diffprune.lab.cli.run_jobs import Job, run_job
 from diffprune.lab.runs import records as files
 
+ResultT = TypeVar("ResultT")
+
 ROOT: Final = Path(__file__).parent.parent
 RESULTS: Final = ROOT / "paper" / "results"
 
 
-def is_on_record(recipe: Recipe, record: Path) -> bool:
-    """Whether a record is of a finished run of this recipe.
+def has_finished(recipe: Recipe, folder: Path) -> bool:
+    """Whether a run folder, or a record, is of a finished run of this recipe.
 
     Args:
         recipe: What is asked for.
-        record: The folder of the record, which need not exist.
+        folder: It need not exist.
 
     Raises:
-        ArgumentError: If it is of a finished run of another recipe; it would be lost.
+        ArgumentError: If it is of another recipe, finished or not: that would be lost,
+            or be taken for what is asked for.
     """
-    if not (record / files.SUMMARY).exists():
+    if not (folder / files.METRICS).exists():
         return False
-    kept, asked = (
-        asdict(_without_defaults(one)) for one in (read_run(record).recipe, recipe)
-    )
-    differing = [name for name in asked if asked[name] != kept[name]]
-    if not differing:
-        return True
-    name = differing[0]
-    raise ArgumentError(
-        f"`{record}` is the record of another run: its `{name}` is {kept[name]!r}, and "
-        f"{asked[name]!r} is asked for.\nMove it away to train this one, or, for a "
-        "table, name another folder with `--results`."
-    )
+    run = read_run(folder)
+    kept, asked = (asdict(_without_defaults(one)) for one in (run.recipe, recipe))
+    for name in asked:
+        if asked[name] != kept[name]:
+            raise ArgumentError(
+                f"`{folder}` holds another run: its `{name}` is {kept[name]!r}, and "
+                f"{asked[name]!r} is asked for.\nMove it away; a table takes other "
+                "folders, too, with `--results` and `--out`."
+            )
+    return run.outcome is not None
 
 
 def _without_defaults(recipe: Recipe) -> Recipe:
@@ -76,16 +77,24 @@ def train_and_keep(job: Job, record: Path) -> None:
 
     Args:
         job: What to train.
-        record: The folder of its record. What another run has left there goes.
+        record: The folder of its record. If it is of a finished run, it stays as it is;
+            what an unfinished one has left there goes.
+
+    Raises:
+        ArgumentError: If there is another run in one of the folders.
+        StorageError: If a record cannot be written.
     """
+    make_folder(record.parent)  # what refuses a record does so before hours of work
+    is_done = has_finished(job.recipe, job.folder)
+    is_kept = has_finished(job.recipe, record)
     is_another = not (job.folder / files.METRICS).exists()
     present = commit()
     try:
-        if not (job.folder / files.SUMMARY).exists():
+        if not is_done:
             say(f"Training in {job.folder}.")
             run_job(job)
     finally:
-        if (job.folder / files.METRICS).exists():
+        if not is_kept and (job.folder / files.METRICS).exists():
             if is_another:
                 shutil.rmtree(record, ignore_errors=True)
             copy_record(job.folder, record, present)
@@ -97,33 +106,43 @@ def copy_record(folder: Path, target: Path, present: str) -> None:
 
     Args:
         folder: The run folder.
-        target: The folder of its record; files in it are replaced.
+        target: The folder of its record; files in it are replaced, all or none.
         present: The commit of the code that ran, unless the record has one already.
-    """
-    run = read_run(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    environment = _with_commit(folder, target, present)
-    write_text(target / files.ENVIRONMENT, json.dumps(environment, indent=2) + "\n")
-    for name in (files.RECIPE, files.TASK, files.SUMMARY):
-        if (folder / name).exists():
-            (target / name).write_bytes((folder / name).read_bytes())
-    epochs = [replace(epoch, prob_open={}).to_dict() for epoch in run.epochs]
-    _write_lines(target / files.METRICS, epochs)
-    _write_lines(target / files.REMOVALS, [r.to_dict() for r in run.removals])
-
-
-def read_records(folder: Path) -> list[Run]:
-    """Read all run records in a folder, by name.
 
     Raises:
-        ArgumentError: If there are none.
+        StorageError: If the disk refuses; the earlier record is as it was.
+    """
+    run = read_run(folder)
+    environment = _with_commit(folder, target, present)
+    epochs = [replace(epoch, prob_open={}).to_dict() for epoch in run.epochs]
+    written = {
+        target / files.ENVIRONMENT: (json.dumps(environment, indent=2) + "\n").encode(),
+        target / files.METRICS: _lines(epochs),
+        target / files.REMOVALS: _lines([r.to_dict() for r in run.removals]),
+    }
+    copied = {
+        target / name: (folder / name).read_bytes()
+        for name in (files.RECIPE, files.TASK, files.SUMMARY)
+        if (folder / name).exists()
+    }
+    write_files({**written, **copied})
+
+
+def read_records(folder: Path, command: str) -> list[Run]:
+    """Read all run records in a folder, by name.
+
+    Args:
+        folder: Of a table.
+        command: What to type to make records.
+
+    Raises:
+        ArgumentError: If there are none; the message names the command.
     """
     paths = sorted(folder.glob(f"*/{files.RECIPE}"))
     found = [run for path in paths if (run := read_run(path.parent)).epochs]
     if not found:
         raise ArgumentError(
-            f"`{folder}` holds no records. Name another folder with `--results`, or "
-            "add `--run` to make some; that takes hours."
+            f"`{folder}` holds no records; `{command}` makes some, which takes hours."
         )
     return found
 
@@ -150,15 +169,31 @@ def write_figures(path: Path, command: str, **figures: object) -> None:
     write_text(path, json.dumps(record, indent=2) + "\n")
 
 
-def read_figures(path: Path, command: str) -> Mapping[str, Any]:
-    """Read what `write_figures` wrote.
+def read_results(
+    path: Path, command: str, make: Callable[..., ResultT]
+) -> list[ResultT]:
+    """Read the results among the figures that `write_figures` wrote.
+
+    Args:
+        path: The JSON file.
+        command: What to type to make it.
+        make: From the entries of one result to the result.
 
     Raises:
-        ArgumentError: If there is no such file; the message names the command.
+        ArgumentError: If there are none; the message names the command.
     """
     if not path.exists():
         raise ArgumentError(f"there is no record `{path}`; `{command}` makes one.")
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        found = [make(**row) for row in json.loads(path.read_bytes())["results"]]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ArgumentError(
+            f"the record `{path}` is damaged, or of another version: "
+            f"{type(error).__name__}: {error}.\n`{command}` makes it anew."
+        ) from error
+    if not found:
+        raise ArgumentError(f"`{path}` holds no results; `{command}` makes some.")
+    return found
 
 
 def commit() -> str:
@@ -187,6 +222,5 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def _write_lines(path: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    path.write_text(text, encoding="utf-8")
+def _lines(lines: Sequence[Mapping[str, Any]]) -> bytes:
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()

@@ -26,7 +26,7 @@ from diffprune.lab.image_batches import Batches, Examples, Split
 from diffprune.lab.training.task import Loader, MakeTask, is_wrong
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5, channels_last, normed_
-from paper.records import ROOT
+from paper.records import ROOT, has_finished
 
 RUNS = ROOT / "runs"
 """Where teachers are: where `python -m paper table` trains them."""
@@ -193,10 +193,13 @@ def _labels(targets: Tensor) -> Tensor:
 
 
 def finish(make_task: MakeTask, how: Recipe, folder: Path) -> None:
-    """Train, or continue; nothing if that was done before."""
-    if (folder / "recipe.json").exists() and read_run(folder).outcome is not None:
-        return
-    lab.train(make_task, how, out=folder, on_epoch=lambda epoch: _tell(how, epoch))
+    """Train, or continue; nothing if that was done before.
+
+    Raises:
+        ArgumentError: If another run is in the folder.
+    """
+    if not has_finished(how, folder):
+        lab.train(make_task, how, out=folder, on_epoch=lambda epoch: _tell(how, epoch))
 
 
 def _tell(how: Recipe, epoch: Epoch) -> None:

@@ -29,11 +29,11 @@ from benchmarks._run_record import ResultT, RunRecord
 from benchmarks.choice import table as choice_table
 from benchmarks.choice.record import Record as ChoiceRecord, load as load_choices
 from diffprune.errors import ArgumentError
-from paper import calibration, frontier as front, step_times
-from paper.ablations import fading, live_removal, sigma, zeta
 from paper.experiments import EXPERIMENTS
-from paper.records import read_figures, read_records
+from paper.measured import ABLATIONS, CALIBRATION, STEPS, Figures
+from paper.records import read_records
 from paper.tables.comparison_table import comparison_table, read_comparison
+from paper.tables.frontier_table import frontier_table, points, read_frontier
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -149,12 +149,13 @@ def budgets(root: Path) -> str:
 
 def paper_table(name: str) -> MakeTable:
     """A table of the paper next to ours, as `python -m paper table` prints it."""
+    typed = f"python -m paper table {name} --run"
 
     def make(root: Path) -> str:
         try:
-            runs = read_records(root / "paper/results" / name)
+            runs = read_records(root / "paper/results" / name, typed)
         except ArgumentError:
-            return _missing(f"python -m paper table {name} --run")
+            return _missing(typed)
         return _markdown(EXPERIMENTS[name].table(runs))
 
     return make
@@ -172,24 +173,20 @@ def comparison(root: Path) -> str:
 def frontier(root: Path) -> str:
     """Published networks and ours, the smallest first."""
     try:
-        runs = read_records(root / "paper/results/frontier")
+        runs = read_frontier(root / "paper/results")
     except ArgumentError:
         return _missing("python -m paper frontier --run")
-    return _markdown(front.table(front.points(runs)))
+    return _markdown(frontier_table(points(runs)))
 
 
-def figures_table(
-    file: str, command: str, row: Callable[..., Any], show: Callable[[Any], Table]
-) -> MakeTable:
+def figures_table(figures: Figures) -> MakeTable:
     """A table of figures that `python -m paper` measured and prints."""
-    typed = f"python -m paper {command} --run"
 
     def make(root: Path) -> str:
         try:
-            found = read_figures(root / "paper/results" / file, typed)["results"]
+            return _markdown(figures.table(root / "paper/results"))
         except ArgumentError:
-            return _missing(typed)
-        return _markdown(show([row(**result) for result in found]))
+            return _missing(figures.typed)
 
     return make
 
@@ -263,23 +260,12 @@ TABLES: Final[Mapping[str, MakeTable]] = {
     "wrn-10-4-few": paper_table("wrn-10-4-few"),
     "lenet5-trials": paper_table("lenet5-trials"),
     "wrn-10-1": paper_table("wrn-10-1"),
-    "wrn-step": figures_table(
-        "wrn/step.json", "steps wrn-28-10", step_times.Timing, step_times.paper_table
-    ),
-    "calibration": figures_table(
-        "wrn/calibration.json", "calibrate", calibration.Result, calibration.table
-    ),
-    "zeta": figures_table("zeta.json", "ablation zeta", zeta.Result, zeta.table),
-    "sigma": figures_table("sigma.json", "ablation sigma", sigma.Result, sigma.table),
-    "fading": figures_table(
-        "fading.json", "ablation fading", fading.Result, fading.table
-    ),
-    "live-removal": figures_table(
-        "live_removal.json",
-        "ablation live_removal",
-        live_removal.Result,
-        live_removal.table,
-    ),
+    "wrn-step": figures_table(STEPS["wrn-28-10"]),
+    "calibration": figures_table(CALIBRATION),
+    "zeta": figures_table(ABLATIONS["zeta"]),
+    "sigma": figures_table(ABLATIONS["sigma"]),
+    "fading": figures_table(ABLATIONS["fading"]),
+    "live-removal": figures_table(ABLATIONS["live_removal"]),
     "budgets": budgets,
     "narrow-norms": norms_table,
     "closing-plans": plans_table,

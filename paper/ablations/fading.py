@@ -18,7 +18,7 @@ from diffprune.lab import Recipe, Task, train
 from paper.ablations import sigma
 from paper.ablations.sigma import Result
 from paper.fading_strengths import fading_task
-from paper.recipes import lenet5_digits
+from paper.lenet5_recipes import lenet5_digits
 
 SEEDS: Final = range(3)
 SIGMA: Final = 1.0

@@ -15,7 +15,7 @@ from rich.table import Table
 from diffprune._core.interleaved import one_thread
 from diffprune.lab import Run, read_run, train
 from diffprune.lab.formatting import architecture
-from paper.recipes import digits_sigmoid, lenet5_digits
+from paper.lenet5_recipes import KEPT, digits_sigmoid, lenet5_digits
 
 SEEDS = range(3)
 
@@ -45,7 +45,7 @@ def run(seed: int, *, removed: bool) -> Result:
     """Train once."""
     recipe = digits_sigmoid(seed)
     if not removed:
-        recipe = replace(recipe, pruner={"remove_every": 10**9})
+        recipe = replace(recipe, pruner=KEPT)
     with tempfile.TemporaryDirectory() as out:
         train(lenet5_digits, recipe, out=out)
         return _result(read_run(Path(out)), removed=removed)

@@ -15,7 +15,7 @@ from rich.table import Table
 from diffprune._core.interleaved import one_thread
 from diffprune.lab import Recipe, read_run, train
 from diffprune.lab.formatting import architecture
-from paper.recipes import digits_sigmoid, lenet5_digits
+from paper.lenet5_recipes import digits_sigmoid, lenet5_digits
 
 SEEDS = range(3)
 SIGMAS = (1.0, 0.1)

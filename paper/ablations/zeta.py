@@ -19,7 +19,7 @@ from diffprune.gates import Gate
 from diffprune.gates.penalty import named_gates
 from diffprune.lab import Epoch, Recipe, Task, read_run, train
 from diffprune.lab.formatting import architecture
-from paper.recipes import digits_sigmoid, lenet5_digits
+from paper.lenet5_recipes import digits_sigmoid, lenet5_digits
 
 SEEDS = range(3)
 

@@ -14,7 +14,7 @@ from paper.comparison.method import Method, MethodRun
 from paper.comparison.systems import METHODS
 from paper.data.mnist import load_mnist
 from paper.models.lenet5 import LeNet5, channels_last
-from paper.records import RESULTS, ROOT, is_on_record, train_and_keep
+from paper.records import RESULTS, ROOT, has_finished, train_and_keep
 
 RUNS: Final = ROOT / "runs" / "table1"
 RECORDS: Final = RESULTS / "table1"
@@ -79,7 +79,7 @@ def train(names: Sequence[str], *, seeds: int, epochs: int | None) -> None:
         for name in names:
             method = METHODS[name]
             recipe = method.asked(seed, epochs)
-            if is_on_record(recipe, RECORDS / folder_name(recipe)):
+            if has_finished(recipe, RECORDS / folder_name(recipe)):
                 continue
             if method.starts_dense:
                 _finish(METHODS["dense"].asked(seed, recipe.epochs))

@@ -16,7 +16,7 @@ from torch.optim import SGD, Adam
 
 from diffprune.gates import named_gates
 from diffprune.lab import Recipe
-from paper import recipes
+from paper import lenet5_recipes as recipes
 from paper.comparison.method import NUM_IMAGES, Method, Moment, ramp, until
 from paper.comparison.training import AtTheEnd, Live
 from paper.methods import constrained_l0, group_lasso, variational_layers as noisy
@@ -27,6 +27,7 @@ from paper.methods.hard_concrete import HardConcrete
 from paper.methods.mixture_gates import MixtureGate, sharpen_
 from paper.methods.structured_bayesian_pruning import LogNormalGate
 from paper.models.lenet5 import PLACES, LeNet5
+from paper.recipe_parts import papers_gate
 
 _PER_IMAGE: Final = 1 / NUM_IMAGES
 _GROUP_SIZES: Final = (25, 500, 500, 10)
@@ -53,7 +54,7 @@ def _gated(make: Callable[[int], nn.Module]) -> Callable[[float], nn.Module]:
 
 
 def _papers(recipe: Recipe) -> Callable[[float], nn.Module]:
-    return _gated(recipes.papers_gate(recipe))
+    return _gated(papers_gate(recipe))
 
 
 def _noisy(

@@ -12,7 +12,15 @@ from torch.nn.functional import avg_pool2d, pad
 
 from diffprune._core.types import Float, Int
 from diffprune.lab.image_batches import Examples, Split, hold_out
-from paper.data.download import Arrays, Bytes, DataSet, Files, Source, load_arrays
+from paper.data.download import (
+    Arrays,
+    Bytes,
+    DataSet,
+    Files,
+    Source,
+    load_arrays,
+    naming,
+)
 
 NUM_VALIDATION: Final = 5_000
 _BATCHES: Final = {
@@ -85,8 +93,7 @@ def _decode_binary(files: Files) -> Arrays:
     """From batches of records: a label, then planes of red, green and blue."""
     arrays = dict[str, Bytes]()
     for part, names in _BATCHES.items():
-        batches = [np.fromfile(files[f"{n}.bin"], dtype=np.uint8) for n in names]
-        records = np.concatenate(batches).reshape(-1, 1 + 3 * 32 * 32)
+        records = np.concatenate([_read_records(files[f"{n}.bin"]) for n in names])
         planes = records[:, 1:].reshape(-1, 3, 32, 32)
         arrays[f"{part}_images"] = np.ascontiguousarray(planes.transpose(0, 2, 3, 1))
         arrays[f"{part}_labels"] = records[:, 0].copy()
@@ -98,15 +105,24 @@ def _decode_png(files: Files) -> Arrays:
     arrays = dict[str, Bytes]()
     for part, names in _BATCHES.items():
         rows = np.concatenate([_read_png(files[f"{name}.png"]) for name in names])
-        labels = json.loads(files[f"{part}_lables.json"].read_text())
         arrays[f"{part}_images"] = rows.reshape(-1, 32, 32, 3)
-        arrays[f"{part}_labels"] = np.array(labels, np.uint8)
+        arrays[f"{part}_labels"] = _read_labels(files[f"{part}_lables.json"])
     return arrays
 
 
+def _read_records(path: Path) -> Bytes:
+    with naming(path):
+        return np.fromfile(path, dtype=np.uint8).reshape(-1, 1 + 3 * 32 * 32)
+
+
 def _read_png(path: Path) -> Bytes:
-    with Image.open(path) as image:
-        return np.asarray(image.convert("RGB"), np.uint8)
+    with naming(path), Image.open(path) as image:
+        return np.asarray(image.convert("RGB"), np.uint8).reshape(-1, 32 * 32, 3)
+
+
+def _read_labels(path: Path) -> Bytes:
+    with naming(path):
+        return np.array(json.loads(path.read_text(encoding="utf-8")), np.uint8)
 
 
 CIFAR10: Final = DataSet(

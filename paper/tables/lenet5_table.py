@@ -9,8 +9,7 @@ from rich.table import Table
 
 from diffprune.lab import Epoch, Recipe, Run
 from diffprune.lab.formatting import architecture, short
-from paper.models.lenet5 import DENSE, Widths
-from paper.recipes import (
+from paper.lenet5_recipes import (
     PAPERS_SIGMOID,
     table1_dense,
     table1_sigmoid,
@@ -24,6 +23,7 @@ from paper.recipes import (
     table1_softmax_taught,
     table1_teacher,
 )
+from paper.models.lenet5 import DENSE, Widths
 from paper.tables.layout import empty_table
 
 

@@ -9,7 +9,8 @@ from rich.table import Table
 
 from diffprune.lab import Run
 from diffprune.lab.formatting import architecture, short
-from paper import recipes as r
+from paper import wide_resnet_recipes as r
+from paper.recipe_parts import MakeRecipe
 from paper.tables.layout import empty_table
 
 Widths = Sequence[Sequence[tuple[int, int]]]
@@ -62,8 +63,8 @@ class SmallNetwork:
     name: str
     widen: int
     side: int
-    original: r.MakeRecipe
-    pruned: Mapping[str, r.MakeRecipe]
+    original: MakeRecipe
+    pruned: Mapping[str, MakeRecipe]
 
     def labels(self) -> dict[str, str]:
         """What rows and lines are called, by the name of the recipe."""

@@ -17,9 +17,10 @@ from paper.calibration import (
     share_of,
     trial_recipe,
 )
-from paper.recipes import FADED, FADES, scaled
-from paper.records import RESULTS, read_figures
+from paper.recipe_parts import scaled
+from paper.records import RESULTS, read_results
 from paper.tables.wide_resnet_table import WRN_10_2
+from paper.wide_resnet_recipes import FADED, FADES
 
 
 def trial(factor, *shares, aim="low"):
@@ -170,9 +171,9 @@ def test_a_trial_that_was_given_up_is_not_taken_if_another_was_not():
 
 @pytest.mark.parametrize("name", AIMS)
 def test_the_recipes_have_the_factor_that_is_on_record(name):
-    record = read_figures(RESULTS / "wrn/calibration.json", "calibrate")
+    found = read_results(RESULTS / "wrn/calibration.json", "calibrate", Result)
     aim = AIMS[name]
-    taken = chosen([Result(**row) for row in record["results"]], name)
+    taken = chosen(found, name)
     assert aim.recipe(0).strength == scaled(aim.papers, taken.factor)
 
 

@@ -7,16 +7,23 @@ from functools import partial
 import pytest
 
 from diffprune.lab import read_run
-from paper import __main__ as commands, frontier as front, recipes
+from paper import __main__ as commands, frontier as front, measured, recipes
+from paper.ablations import sigma
 from paper.experiments import EXPERIMENTS
 from paper.records import RESULTS, copy_record
+from paper.tables.frontier_table import points, read_frontier
+
+SIGMOID = str(RESULTS / "lenet5" / "lenet5-sigmoid-seed0")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["table", "alexnet"], "there is no `alexnet`; there are `lenet5`, `wrn`"),
-        (["table", "lenet5", "--results", "empty"], "`empty` holds no records"),
+        (
+            ["table", "lenet5", "--results", "not there"],
+            "no records; `python -m paper table lenet5 --run --results 'not there'`",
+        ),
         (["table", "wrn", "--recipes", "low"], "there is no `low`; there are `wrn-"),
         (["train", "alexnet"], "there is no `alexnet`; there are `lenet5-sigmoid`"),
         (["train", "lenet5-sigmoid", "--data-dir", "empty"], "mnist was not found"),
@@ -33,6 +40,79 @@ from paper.records import RESULTS, copy_record
 def test_what_cannot_be_found_is_explained(paper, arguments, message):
     done = paper(*arguments)
     assert (done.exit_code, done.stdout) == (1, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["figures", "--out", "file/deep"], "cannot write"),
+        (["report", SIGMOID, "--no-measure", "--out", "file/r.html"], "cannot write"),
+        (["train", "lenet5-digits", "--out", "file"], "cannot write into `file`"),
+        (["ablation", "sigma"], "holds no results; `python -m paper ablation sigma"),
+        (["steps", "wrn-28-10"], "there is no record"),
+        (["steps", "wrn-10-1", "--run"], "`python -m paper table wrn-10-1 --run`"),
+    ],
+)
+def test_what_cannot_be_read_or_written_is_explained(
+    paper, monkeypatch, arguments, message, tmp_path
+):
+    for package in ("altair", "vl_convert"):
+        pytest.importorskip(package)
+    for module in (commands, measured):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "sigma.json").write_text('{"results": []}')
+    done = paper(*arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert message in done.stderr.replace("\n", " ")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("table", "lenet5", "--recipes", "lenet5-sigmoid"),
+        ("table", "wrn", "--seeds", "1"),
+        ("table", "wrn", "--out", "runs"),
+        ("table1", "--methods", "l0"),
+        ("table1", "--epochs", "20"),
+        ("frontier", "--aim", "small"),
+        ("frontier", "--untaught"),
+        ("frontier", "--validate"),
+    ],
+    ids=" ".join,
+)
+def test_what_says_how_to_train_needs_a_run(paper, arguments):
+    """Else it looks as if the table were of that row alone."""
+    option = next(word for word in arguments if word.startswith("--"))
+    done = paper(*arguments)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert f"Add `--run` to train, or leave `{option}` out." in done.stderr
+
+
+def test_figures_need_their_packages(paper, monkeypatch):
+    monkeypatch.setattr(commands, "find_spec", lambda _: None)
+    done = paper("figures")
+    assert done.exit_code == 1
+    assert "pip install 'diffprune[report]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["frontier", "--run", "--aim", "medium"], "the same command goes on from"),
+        (["ablation", "sigma", "--run"], "the same command starts anew"),
+    ],
+)
+def test_who_interrupts_is_told_how_to_go_on(paper, monkeypatch, arguments, message):
+    def stops(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(front, "train", stops)
+    monkeypatch.setattr(sigma, "measure", stops)
+    done = paper(*arguments)
+    assert (done.exit_code, done.stdout) == (130, "")
     assert message in done.stderr
 
 
@@ -191,10 +271,10 @@ def test_training_says_where_the_run_is(paper, monkeypatch, toy, recipe):
 
 
 def test_an_ablation_that_is_run_leaves_a_record(paper, monkeypatch, tmp_path):
-    result = commands.sigma.Result(
+    result = sigma.Result(
         sigma=0.1, seed=7, epoch=3, raw={"a": 5}, validation_error=1.0, test_error=2.0
     )
-    monkeypatch.setattr(commands.sigma, "measure", lambda: [result])
+    monkeypatch.setattr(sigma, "measure", lambda: [result])
     monkeypatch.setattr(commands, "RESULTS", tmp_path)
     done = paper("ablation", "sigma", "--run")
     assert f"Record written to {tmp_path / 'sigma.json'}." in done.stderr.replace(
@@ -208,8 +288,7 @@ def test_an_ablation_that_is_run_leaves_a_record(paper, monkeypatch, tmp_path):
 def test_a_report_shows_what_is_published(paper, tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
-    run = RESULTS / "lenet5" / "lenet5-sigmoid-seed0"
-    done = paper("report", str(run), "--no-measure")
+    done = paper("report", SIGMOID, "--no-measure")
     assert done.exit_code == 0, done.stderr
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "BC-GHS" in page
@@ -230,13 +309,8 @@ def test_every_experiment_prints_a_table_of_its_runs(done, lines_of):
         assert f"{run.epochs[-1].test_error:.2f}" in text
 
 
-def test_names_of_recipes_are_those_of_their_tasks():
-    for name, (_, make_recipe) in recipes.TASKS.items():
-        assert make_recipe(0).name == name
-
-
 def test_frontier_points_have_the_widths_of_the_run_before():
-    found = front.points(commands.read_records(front.RECORDS))
+    found = points(read_frontier())
     ours = {point.name: point for point in found if point.is_ours}
     first, again = ours["diffprune, small 0"], ours["diffprune, small again 0"]
     assert first.architecture == again.architecture

@@ -18,10 +18,10 @@ from paper.figures import (
     specification,
     table1_rows,
 )  # fmt: skip
-from paper.frontier import Point
 from paper.models.lenet5 import Widths
 from paper.records import RESULTS, read_records
 from paper.tables.comparison_table import Result
+from paper.tables.frontier_table import Point
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_what_is_published_and_not_beaten_has_a_name():
 
 
 def test_every_epoch_of_every_run_is_a_point():
-    run, *_ = read_records(RESULTS / "wrn")
+    run, *_ = read_records(RESULTS / "wrn", "")
     (epoch, *_) = run.epochs
     first = replace(run, epochs=(epoch,))
     values = [

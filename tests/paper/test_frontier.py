@@ -6,10 +6,12 @@ import pytest
 import torch
 
 import diffprune as dp
+from diffprune.errors import ArgumentError
 from diffprune.lab import read_run
 from diffprune.lab.image_batches import Examples, Split
 from paper import frontier, teaching
 from paper.models.lenet5 import LeNet5, folded_
+from paper.tables.frontier_table import points
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_what_is_left_is_trained_with_norms_and_is_plain_in_the_end(short, capsy
     assert "BatchNorm" not in found["layers"]
     (point,) = [
         p
-        for p in frontier.points([run, read_run(record.parent / "normed-seed3")])
+        for p in points([run, read_run(record.parent / "normed-seed3")])
         if "again" in p.name
     ]
     assert point.weights < closed.parameters
@@ -88,8 +90,35 @@ def test_what_is_on_record_is_not_trained_again(short, capsys):
     capsys.readouterr()
     frontier.train("plain", 0)
     assert not (short / "runs").exists()
+    before = {path: path.read_bytes() for path in (short / "records").glob("*/*")}
     frontier.train("plain", 0, untaught=True)
-    assert "frontier-plain-untaught 0 2" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "frontier-plain-untaught 0 2" in said
+    assert "again" not in said
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_nothing_continues_from_another_network_than_the_one_on_record(short):
+    frontier.train("plain", 0)
+    shutil.rmtree(short / "runs")
+    summary = short / "records/plain-seed0/summary.json"
+    said = json.loads(summary.read_text())
+    first = next(iter(said["effective"]))
+    said["effective"][first] += 1
+    summary.write_text(json.dumps(said))
+    with pytest.raises(ArgumentError, match="another network than its record"):
+        frontier.train("plain", 0, untaught=True)
+    assert not (short / "records/plain-seed0-untaught").exists()
+
+
+def test_what_continues_from_nothing_on_record_is_no_point(short):
+    frontier.train("plain", 0)
+    runs = [read_run(path) for path in sorted((short / "records").iterdir())]
+    assert len(points(runs)) == len(points([])) + 2
+    with pytest.raises(ArgumentError, match="bring back the record `plain-seed0`"):
+        points(runs[1:])
+    other = replace(runs[0], recipe=replace(runs[0].recipe, name="lenet5-sigmoid"))
+    assert points([other]) == points([])
 
 
 def test_recipes_of_aims_that_are_on_record_stay_as_they_were():

@@ -51,7 +51,7 @@ def test_the_table_puts_times_beside_multiply_adds(timings):
 
 def test_the_network_that_is_timed_is_that_of_the_epoch():
     small = WRN_10_2
-    runs = read_records(RESULTS / "wrn")
+    runs = read_records(RESULTS / "wrn", "")
     run = next(run for run in runs if not run.is_dense)
     few = replace(run, recipe=replace(run.recipe, batch_size=4))
     result = measure_epoch(small, few, run.epochs[-1])
@@ -63,7 +63,7 @@ def test_the_network_that_is_timed_is_that_of_the_epoch():
 
 
 def test_an_epoch_that_removed_nothing_is_not_timed_again():
-    run = next(run for run in read_records(RESULTS / "wrn") if not run.is_dense)
+    run = next(run for run in read_records(RESULTS / "wrn", "") if not run.is_dense)
     last = replace(run.epochs[-1], number=2)
     twice = (replace(last, number=1), last)
     few = replace(run, recipe=replace(run.recipe, batch_size=4, seed=0), epochs=twice)

@@ -7,20 +7,20 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, softmax
 
+from diffprune.errors import ArgumentError
 from diffprune.gates import named_gates
 from diffprune.lab import Recipe, read_run, train
 from diffprune.lab.image_batches import Batches, Examples, Split
-from paper import recipes, teaching
-from paper.recipes import (
+from paper import lenet5_recipes, teaching
+from paper.lenet5_recipes import (
     lenet5_mnist_held,
     lenet5_mnist_taught,
     table1_sigmoid_held,
     table1_sigmoid_taught,
     table1_softmax_held,
     table1_softmax_taught,
-    wider_wrn_low_budget,
-    wider_wrn_low_taught,
 )
+from paper.wide_resnet_recipes import wider_wrn_low_budget, wider_wrn_low_taught
 
 
 def some(count):
@@ -35,7 +35,7 @@ def few(monkeypatch, tmp_path):
     """A few images, a teacher of one epoch, and a folder of its own."""
     data, make = Split(some(64), None, some(20)), teaching.teacher_recipe
     monkeypatch.setattr(teaching, "load_mnist", lambda: data)
-    monkeypatch.setattr(recipes, "load_mnist", lambda: data)
+    monkeypatch.setattr(lenet5_recipes, "load_mnist", lambda: data)
     monkeypatch.setattr(teaching, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(
         teaching, "teacher_recipe", lambda **names: replace(make(**names), epochs=1)
@@ -116,6 +116,18 @@ def test_a_teacher_is_trained_once(few, recipe, capsys):
     one, other = (task.train.examples.labels for task in (first, second))
     assert torch.equal(one, other)
     assert torch.equal(one[:, 0].long(), few.train.labels)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_teacher_of_another_length_is_not_heard(recipe, monkeypatch):
+    """As after `paper train frontier-teacher-normed --epochs 1`."""
+    lenet5_mnist_taught(recipe)
+    make = teaching.teacher_recipe
+    monkeypatch.setattr(
+        teaching, "teacher_recipe", lambda **names: replace(make(**names), epochs=2)
+    )
+    with pytest.raises(ArgumentError, match="its `epochs` is 1, and 2 is asked for"):
+        lenet5_mnist_taught(recipe)
 
 
 def test_recipes_with_a_teacher_are_those_of_held_gates():

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from paper.ablations import live_removal
-from paper.recipes import digits_sigmoid
+from paper.lenet5_recipes import digits_sigmoid
 
 pytestmark = pytest.mark.slow
 

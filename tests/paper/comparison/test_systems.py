@@ -6,10 +6,13 @@ import pytest
 import torch
 
 from diffprune import lab
+from diffprune.gates import named_gates
 from diffprune.lab.digits import load_digits
 from diffprune.lab.image_batches import Split
 from paper.comparison import run
+from paper.comparison.method import Moment
 from paper.comparison.systems import METHODS
+from paper.methods.group_lasso import LENET5, norms
 from paper.models.lenet5 import DENSE, PLACES, Widths
 from paper.published import lenet5_on_mnist
 
@@ -101,3 +104,117 @@ def test_penalties_of_l0_are_those_of_its_paper():
     assert list(separate.values()) == pytest.approx(
         [4.2e-3, 4.2e-3, 8.3e-4, 1.7e-3], rel=0.03
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "epochs", "pressures"),
+    [
+        ("sparse-vd", (4, 5, 12.5, 20, 199), (0, 0, 0.5, 1, 1)),
+        ("bc-gnj", (0, 50, 100, 200), (0, 0.5, 1, 1)),
+        ("bc-ghs", (0, 50, 100, 200), (0, 0.5, 1, 1)),
+        ("sbp", (0, 200), (1, 1)),
+        ("l0", (0, 200), (1, 1)),
+        ("gl-literal", (0, 133, 134, 200), (1, 1, 0, 0)),
+    ],
+)
+def test_penalties_are_phased_in_and_out_as_published(name, epochs, pressures):
+    found = [METHODS[name].pressure(epoch / 200) for epoch in epochs]
+    assert found == pytest.approx(pressures)
+
+
+def test_optimizers_are_those_of_the_publications():
+    def made(name):
+        groups = [{"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 0.1}]
+        return METHODS[name].optimizer(groups)
+
+    assert made("sbp").defaults["betas"] == (0.95, 0.999)
+    assert made("l0").defaults["betas"] == (0.9, 0.999)
+    for name in ("gl-literal", "gl-proximal"):
+        assert isinstance(made(name), torch.optim.SGD)
+        assert made(name).defaults["momentum"] == 0.9
+
+
+def test_constrained_densities_and_prices():
+    gates = named_gates(METHODS["constrained-l0"].model(7.0)).values()
+    densities = {gate.size: gate.density for gate in gates}
+    assert densities == {20: 0.5, 50: 0.3, 800: 0.7, 500: 0.1}
+    assert [gate.dual_lr for gate in gates] == pytest.approx([7e-4] * 4)
+
+
+def test_magnitude_pruning_closes_every_hundred_steps_down_to_the_papers_row():
+    method = METHODS["magnitude"]
+    model = method.model(1.0)
+
+    def left():
+        return [int(gate.is_open().sum()) for gate in named_gates(model).values()]
+
+    method.after_step(model, Moment(150, 0.9, 1e-3))
+    assert left() == [20, 50, 800, 500]
+    method.after_step(model, Moment(200, 0.9, 1e-3))
+    assert left() == [10, 20, 71, 35]
+
+
+@pytest.mark.parametrize("name", ["gl-literal", "gl-proximal"])
+def test_group_lasso_holds_zeros_for_the_last_third(name):
+    method = METHODS[name]
+    model = method.model(1.0)
+    model.conv2.weight.data[3:] = 0.0
+    model.conv1.weight.data.zero_()
+    method.after_step(model, Moment(1, 0.66, 0.0))
+    assert model.gate_conv2.is_open().all()
+    method.after_step(model, Moment(2, 0.67, 0.0))
+    assert model.gate_conv2.is_open().tolist() == [True] * 3 + [False] * 47
+    assert int(model.gate_conv1.is_open().sum()) == 1  # or nothing would be left
+    before = model.fc1.weight.clone()
+    method.after_step(model, Moment(3, 0.68, 0.1))
+    assert (model.fc1.weight != before).sum() <= (before.abs() < 1e-4).sum()
+
+
+def test_the_proximal_step_is_as_long_as_momentum_makes_it():
+    model = METHODS["gl-proximal"].model(1.0)
+    before = norms(model, LENET5["conv2"]).detach()
+    METHODS["gl-proximal"].after_step(model, Moment(1, 0.1, 0.02))
+    expected = before - 0.02 * 0.005 / (1 - 0.9)
+    torch.testing.assert_close(norms(model, LENET5["conv2"]).detach(), expected)
+
+
+@pytest.mark.parametrize(
+    ("names", "numbers"),
+    [
+        (("l0", "l0-sep", "mdr-expuni", "magnitude"), {}),
+        (("sparse-vd",), {"decay": "linear"}),
+        (("sbp",), {"batch_size": 128, "decay": "linear", "decay_after": (100,)}),
+        (("bc-gnj", "bc-ghs"), {"batch_size": 128}),
+        (("constrained-l0",), {"batch_size": 128, "lr": 7e-4}),
+        (("diffprune", "diffprune-reg"), {"lr": 5e-4}),
+        (
+            ("gd-straight", "gd-relaxed"),
+            {
+                "gate_lr": 1e-2, "weight_decay": 1e-4,
+                "decay": "steps", "decay_after": (100, 140), "decay_factor": 0.1,
+            },
+        ),
+        (
+            ("gl-literal", "gl-proximal"),
+            {
+                "epochs": 11, "batch_size": 64, "lr": 0.01,
+                "decay": "steps", "decay_after": (7, 9), "decay_factor": 0.1,
+            },
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_recipes_are_those_of_the_publications(names, numbers):
+    """Adam at 0.001 for 200 epochs, in batches of 100, unless they say otherwise."""
+    usual = {"epochs": 200, "batch_size": 100, "lr": 1e-3, "gate_lr": None}
+    expected = usual | {"weight_decay": 0.0, "decay": "constant"} | numbers
+    for name in names:
+        recipe = METHODS[name].recipe
+        assert {field: getattr(recipe, field) for field in expected} == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["sparse-vd", "sbp", "bc-gnj", "bc-ghs", "gd-relaxed", "gd-straight"]
+)
+def test_divergences_are_divided_by_the_number_of_images(name):
+    assert METHODS[name].recipe.strength == 1 / 60_000

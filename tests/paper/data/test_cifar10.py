@@ -50,6 +50,23 @@ def test_both_formats_give_the_same_arrays(tmp_path, write, source):
         assert np.array_equal(found[name], expected)
 
 
+@pytest.mark.parametrize(
+    ("source", "name", "content"),
+    [
+        (0, "data_batch_3.bin", b"too short"),
+        (1, "data_batch_3.png", b"no picture"),
+        (1, "test_lables.json", b"[300]"),
+        (1, "test_lables.json", b"null"),
+        (1, "test_lables.json", b"[1,"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, source, name, content):
+    (_write_binary, _write_png)[source](tmp_path)
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises((ValueError, OSError), match=name):
+        CIFAR10.sources[source].decode({path.name: path for path in tmp_path.iterdir()})
+
+
 def test_normalised_images_have_the_scale_of_the_data_set():
     images = torch.tensor([125.3, 123.0, 113.9]).view(1, 3, 1, 1).expand(2, 3, 32, 32)
     assert normalise(images).abs().max() == 0

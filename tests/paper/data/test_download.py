@@ -105,7 +105,7 @@ def test_the_next_source_is_tried_and_the_cache_is_filled(data, monkeypatch):
 
 
 @pytest.mark.usefixtures("npm")
-@pytest.mark.parametrize("content", [b"", b"half a file", "others"])
+@pytest.mark.parametrize("content", [b"", b"half a file", b"\x93NUMPY", "others"])
 def test_a_damaged_cache_is_filled_again(data, content):
     load_arrays(data)
     cached = cache_folder() / "numbers.npz"

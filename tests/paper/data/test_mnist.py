@@ -27,6 +27,13 @@ def test_idx_files_are_read_as_they_are_specified(tmp_path, shape):
     assert (read_idx(tmp_path / "file") == expected).all()
 
 
+@pytest.mark.parametrize("content", [b"", b"\0\0\x08", b"\0\0\x08\x03", b"x" * 99])
+def test_a_damaged_idx_file_is_named(tmp_path, content):
+    (tmp_path / "file").write_bytes(content)
+    with pytest.raises(ValueError, match="`file` is damaged"):
+        read_idx(tmp_path / "file")
+
+
 def test_mnist_is_whole(mnist):
     assert mnist.train.images.shape == (60_000, 1, 28, 28)
     assert mnist.test.images.shape == (10_000, 1, 28, 28)

@@ -13,6 +13,7 @@ from paper.methods.bayesian_compression import (
     gamma_divergence,
     inverse_gamma_divergence,
 )
+from paper.methods.log_uniform import divergence
 
 
 def by_quadrature(m, v, log_prior):
@@ -100,3 +101,68 @@ def test_a_cut_fixes_what_counts_as_closed():
     again = Horseshoe(4)
     again.load_state_dict(gate.state_dict())
     assert again.is_open().all()
+
+
+def test_scales_start_as_published():
+    torch.manual_seed(0)
+    gate = NormalJeffreys(10_000)
+    for values, start in ((gate.mean, 1.0), (gate.log_var, -9.0)):
+        assert values.mean().item() == pytest.approx(start, abs=1e-3)
+        assert values.std().item() == pytest.approx(0.01, rel=0.05)
+    horseshoe = Horseshoe(2)
+    assert horseshoe.layer_mean.tolist() == [-3.0, 0.0]
+    assert horseshoe.mean.tolist() == [[0.0, 0.0]] * 2
+    for log_var in (horseshoe.log_var, horseshoe.layer_log_var):
+        assert log_var.unique().tolist() == [-9.0]
+
+
+def test_a_scale_with_as_much_noise_as_signal_is_closed():
+    gate = NormalJeffreys(2).eval()
+    gate.mean.data = torch.tensor([0.5, 0.5])
+    gate.log_var.data = torch.tensor([0.24, 0.26]).log()
+    assert gate.is_open().tolist() == [True, False]
+    known = divergence(torch.log(torch.tensor([0.24, 0.26]) / 0.25)).sum()
+    torch.testing.assert_close(gate.penalty(), known)
+
+
+def test_the_penalty_of_the_horseshoe_is_that_of_all_its_variables():
+    """Two of each unit and two of the layer, whose Gamma prior has its own scale."""
+    gate = Horseshoe(2).double()
+    gate.mean.data = torch.tensor([[-0.5, 0.3], [-1.0, 0.7]]).double()
+    gate.log_var.data = torch.tensor([[0.3, 0.2], [0.1, 0.4]]).double().log()
+    gate.layer_mean.data = torch.tensor([-9.0, 0.2]).double()
+    gate.layer_log_var.data = torch.tensor([0.2, 0.1]).double().log()
+    priors = stats.gamma(0.5).logpdf, stats.invgamma(0.5).logpdf
+    of_layer = stats.gamma(0.5, scale=1e-5).logpdf, priors[1]
+    expected = sum(
+        by_quadrature(m, math.exp(v), prior)
+        for means, log_vars, both in (
+            (gate.mean[0], gate.log_var[0], priors),
+            (gate.mean[1], gate.log_var[1], priors),
+            (gate.layer_mean, gate.layer_log_var, of_layer),
+        )
+        for m, v, prior in zip(means.tolist(), log_vars.tolist(), both, strict=True)
+    )
+    assert gate.penalty().item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("apart", "is_open"), [(0.9, True), (1.1, False)])
+def test_units_are_told_apart_by_their_log_modes(apart, is_open):
+    """A log-mode is the mean less the variance, of the logarithm."""
+    gate = Horseshoe(3).eval()
+    gate.log_var.data.fill_(-40.0)
+    gate.log_var.data[0, 0] = math.log(2.0)  # a variance of 1/2
+    gate.mean.data[0, 0] = -2 * (apart - 0.5)
+    assert gate.is_open().tolist() == [is_open, True, True]
+    mean, variance = gate.log_scale()
+    level = (variance - mean).tolist()
+    assert level[0] - level[1] == pytest.approx(apart)
+    gate.margin().sum().backward()
+    torch.testing.assert_close(gate.mean.grad, torch.full((3, 2), 0.5))
+
+
+def test_in_use_a_scale_is_its_median():
+    gate = Horseshoe(2, threshold=9.0).eval()
+    gate.mean.data = torch.tensor([[0.2, 0.4], [-0.6, 0.2]])
+    expected = [math.exp((0.6 - 3) / 2), math.exp((-0.4 - 3) / 2)]
+    assert gate.values().tolist() == pytest.approx(expected)

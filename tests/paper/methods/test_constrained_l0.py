@@ -53,3 +53,10 @@ def test_densities_are_met_in_training():
     state = copy.deepcopy(model[2].state_dict())
     assert "multiplier.weight" in state
     assert pruner.finalize()[0].out_features < 20
+
+
+def test_prices_rise_as_slowly_as_published():
+    gate = ConstrainedGate(10, density=0.5)
+    gap = gate.violation().item()
+    gate.ascend_()
+    assert gate.multiplier.weight.item() == pytest.approx(1e-4 * gap, rel=1e-4)

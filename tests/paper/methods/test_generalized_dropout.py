@@ -47,3 +47,37 @@ def test_in_use_units_are_closed_exactly():
     straight = GeneralizedDropout(2, estimator="straight-through").eval()
     straight.logits.data = torch.tensor([0.4, 0.6])
     assert straight.values().tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("estimator", ["straight-through", "relaxed"])
+def test_gates_start_and_are_pulled_as_in_public_code(estimator):
+    gate = GeneralizedDropout(4, estimator=estimator)
+    assert gate.probabilities().tolist() == pytest.approx([0.6321] * 4, abs=1e-4)
+    expected = -4 * stats.beta(1e-4, 0.5).logpdf(0.6321)
+    assert gate.penalty().item() == pytest.approx(expected, rel=1e-4)
+    assert torch.equal(gate.reopening(), gate.probabilities())
+
+
+def test_a_probability_at_an_end_costs_what_one_next_to_it_does():
+    at = torch.tensor([0.0, 1.0]).double()
+    expected = -stats.beta(1e-4, 0.5).logpdf([1e-6, 1 - 1e-6])
+    torch.testing.assert_close(beta_penalty(at, 1e-4, 0.5), torch.from_numpy(expected))
+
+
+def test_a_relaxed_draw_is_that_of_its_formula():
+    gate = GeneralizedDropout(3)
+    gate.logits.data = torch.tensor([-1.0, 0.0, 2.0])
+    torch.manual_seed(1)
+    u = torch.rand(5, 3)
+    torch.manual_seed(1)
+    expected = torch.sigmoid((torch.log(u / (1 - u)) + gate.logits) / 0.1)
+    torch.testing.assert_close(gate.draw(5), expected, atol=1e-4, rtol=1e-3)
+
+
+def test_what_counts_as_closed_in_use():
+    gate = GeneralizedDropout(2).eval()
+    gate.logits.data = torch.tensor([0.0009, 0.0011]).logit()
+    assert gate.values().tolist() == pytest.approx([0.0, 0.0011])
+    straight = GeneralizedDropout(2, estimator="straight-through").eval()
+    straight.logits.data = torch.tensor([0.49, 0.51])
+    assert straight.is_open().tolist() == [False, True]

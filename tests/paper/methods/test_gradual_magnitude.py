@@ -51,3 +51,9 @@ def test_what_it_closed_is_removed():
     assert small.conv1.out_channels == 10
     assert small.fc1.out_features == 250
     torch.testing.assert_close(small(images), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_layer_keeps_one_unit():
+    gate = MagnitudeGate(4, share=1.0)
+    gate.close_smallest_(torch.tensor([3.0, 1.0, 4.0, 2.0]), 0.5)
+    assert gate.is_open().tolist() == [False, False, True, False]

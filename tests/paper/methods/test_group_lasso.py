@@ -21,6 +21,27 @@ def test_norms_are_those_of_all_weights_of_a_unit(model):
     torch.testing.assert_close(norms(model, LENET5["flat"])[7], channel)
 
 
+def test_groups_are_filters_features_and_hidden_units(model):
+    """Hidden units with the weights that they read and that read them."""
+    units = {place: norms(model, slices).numel() for place, slices in LENET5.items()}
+    assert units == {"conv1": 20, "conv2": 50, "flat": 800, "fc1": 500}
+    for parameter in model.parameters():
+        parameter.data.fill_(1.0)
+    sizes = {place: norms(model, s)[0].item() ** 2 for place, s in LENET5.items()}
+    assert sizes == pytest.approx({"conv1": 25, "conv2": 500, "flat": 500, "fc1": 810})
+
+
+def test_the_penalty_is_the_sum_of_all_norms(model):
+    both = sum(norms(model, slices).sum() for slices in LENET5.values())
+    torch.testing.assert_close(penalty(model, LENET5.values(), 0.3), 0.3 * both)
+
+
+def test_weights_below_a_ten_thousandth_become_zero(model):
+    model.fc1.weight.data[0, :3] = torch.tensor([0.9e-4, -1.1e-4, -0.9e-4])
+    zero_small_(model, LENET5.values())
+    assert model.fc1.weight[0, :3].tolist() == pytest.approx([0.0, -1.1e-4, 0.0])
+
+
 def test_the_gradient_at_zero_is_zero(model):
     model.conv1.weight.data[2] = 0.0
     penalty(model, LENET5.values(), 0.1).backward()
@@ -30,8 +51,9 @@ def test_the_gradient_at_zero_is_zero(model):
     torch.testing.assert_close(filters.grad[1], expected)
 
 
-def test_the_proximal_step_shortens_every_norm_by_as_much(model):
-    only = [LENET5["conv2"]]
+@pytest.mark.parametrize("place", LENET5)
+def test_the_proximal_step_shortens_every_norm_by_as_much(model, place):
+    only = [LENET5[place]]
     before = norms(model, only[0]).detach()
     cut = float(before.sort().values[10])
     shrink_(model, only, cut)

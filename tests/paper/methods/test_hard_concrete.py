@@ -47,3 +47,18 @@ def test_logits_beyond_the_bounds_can_return():
     assert gate.margin().abs().max() < 7.1
     gate.penalty().backward()
     assert (gate.log_alpha.grad > 0).all()
+
+
+@pytest.mark.parametrize(("dropout", "start"), [(0.5, 0.0), (0.1, 2.1972)])
+def test_gates_start_at_their_rate(dropout, start):
+    torch.manual_seed(0)
+    logits = HardConcrete(10_000, dropout=dropout).log_alpha
+    assert logits.mean().item() == pytest.approx(start, abs=1e-3)
+    assert logits.std().item() == pytest.approx(0.01, rel=0.05)
+
+
+def test_a_logit_beyond_the_bounds_is_drawn_as_at_the_bound():
+    gate = HardConcrete(2)
+    gate.log_alpha.data = torch.tensor([-9.0, 9.0])
+    assert gate.reopening().tolist() == pytest.approx([0.0471, 0.9980], abs=1e-4)
+    assert gate.penalty().item() == pytest.approx(1.0451, abs=1e-3)

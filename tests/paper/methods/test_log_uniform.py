@@ -38,3 +38,11 @@ def test_constants_of_the_literature():
 def test_gradient():
     at = torch.linspace(-6, 6, 9).double().requires_grad_()
     assert torch.autograd.gradcheck(log_uniform.divergence, at)
+
+
+def test_alpha_is_variance_over_squared_mean():
+    mean = torch.tensor([-0.5, 2.0, 1e-4, 0.0]).double()
+    log_var = torch.tensor([-3.0, 0.0, -9.0, -2.0]).double()
+    expected = log_var - torch.log(mean**2 + 1e-8)
+    torch.testing.assert_close(log_uniform.log_alpha(mean, log_var), expected)
+    assert log_uniform.log_alpha(mean, log_var)[3].item() == pytest.approx(16.4206807)

@@ -110,3 +110,10 @@ def test_what_is_closed_in_the_end_is_removed():
     small = pruner.finalize()
     assert small.fc1.out_features == 100
     torch.testing.assert_close(small(images), expected, atol=1e-5, rtol=1e-4)
+
+
+def test_gates_start_open():
+    torch.manual_seed(0)
+    logits = MixtureGate(10_000).logits
+    assert logits.mean().item() == pytest.approx(1.0, abs=1e-3)
+    assert logits.std().item() == pytest.approx(0.01, rel=0.05)

@@ -74,3 +74,35 @@ def test_noise_closes_a_unit_in_use():
     assert gate.is_open().tolist() == [True, False]
     assert gate.values()[1] == 0
     assert gate.reopening().tolist() == [1.0, 1.0]
+
+
+def test_gates_start_as_published():
+    gate = LogNormalGate(3)
+    assert gate.mu.tolist() == [0.0] * 3
+    assert gate.log_sigma.tolist() == [-5.0] * 3
+
+
+def test_parameters_stay_where_the_posterior_can_be_computed():
+    q = posterior(torch.tensor([-30.0, 9.0]), torch.tensor([-30.0, 9.0]))
+    assert q.mu.tolist() == [-20.0, 5.0]
+    assert q.sigma.log().tolist() == pytest.approx([-20.0, 5.0])
+
+
+def test_no_draw_leaves_the_interval():
+    """Of a posterior whose mass is nearly all above it, the levels are clipped."""
+    gate = LogNormalGate(1_000)
+    gate.mu.data.fill_(5.0)
+    assert gate.values().max() <= 1.0
+    gate.mu.data.fill_(-20.0)
+    gate.log_sigma.data.fill_(3.0)
+    assert gate.values().log().min() >= -20.001
+
+
+def test_in_use_a_gate_is_its_mean_and_its_margin_the_ratio():
+    gate = LogNormalGate(3).eval()
+    gate.mu.data = torch.tensor([case[0] for case in KNOWN])
+    gate.log_sigma.data = torch.tensor([math.log(case[1]) for case in KNOWN])
+    penalties, means, ratios = zip(*KNOWN.values(), strict=True)
+    assert gate.penalty().item() == pytest.approx(sum(penalties), rel=1e-5)
+    assert gate.margin().exp().tolist() == pytest.approx(ratios, rel=1e-3)
+    assert gate.values().tolist() == pytest.approx([means[0], 0.0, means[2]], rel=1e-4)

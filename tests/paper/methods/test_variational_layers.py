@@ -7,6 +7,7 @@ import torch
 from torch import distributions, nn
 
 import diffprune as dp
+from paper.methods import log_uniform, variational_layers
 from paper.methods.bayesian_compression import NormalJeffreys
 from paper.methods.variational_layers import (
     NormalWeights,
@@ -62,6 +63,69 @@ def test_a_draw_and_its_slopes_are_those_of_its_formula():
     noise = torch.randn_like(mean)
     torch.testing.assert_close(seeded(mean, var), mean + (var + 1e-8).sqrt() * noise)
     assert torch.autograd.gradcheck(seeded, (mean, var))
+
+
+def test_while_it_is_exported_a_draw_has_the_same_formula(monkeypatch):
+    mean, var = torch.randn(2, 7, 5).unbind()
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    torch.manual_seed(1)
+    drawn = noisy(mean, var.exp())
+    torch.manual_seed(1)
+    expected = mean + (var.exp() + 1e-8).sqrt() * torch.randn_like(mean)
+    torch.testing.assert_close(drawn, expected)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("clip", [True, False])
+def test_sparse_layers_have_the_mean_and_variance_of_their_weights(
+    layer, clip, monkeypatch
+):
+    """With log-alphas below -8, between, above the threshold of 3, and above 8."""
+    seen = []
+    monkeypatch.setattr(
+        variational_layers, "noisy", lambda *given: seen.append(given) or given[0]
+    )
+    sparse, x = SparseWeights(copy.deepcopy(layer), clip=clip), inputs(layer)
+    log_alpha = torch.linspace(-11, 11, layer.weight.numel()).view_as(layer.weight)
+    squared = layer.weight.detach().square()
+    sparse.log_sigma2.data = log_alpha + torch.log(squared + 1e-8)
+    bounded = log_alpha.clamp(-8, 8)
+    torch.testing.assert_close(sparse.log_alpha(), bounded, atol=1e-4, rtol=1e-4)
+    used = torch.where(log_alpha < 3, layer.weight, 0.0)
+    sparse(x)
+    ((mean, var),) = seen
+    expected = sparse.op(x, used if clip else layer.weight, layer.bias)
+    torch.testing.assert_close(mean, expected)
+    expected = sparse.op(x**2, bounded.exp() * squared, None)
+    torch.testing.assert_close(var, expected, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(sparse.eval()(x), sparse.op(x, used, layer.bias))
+    cost = log_uniform.divergence(bounded).sum()
+    torch.testing.assert_close(sparse.divergence(), cost, rtol=1e-4, atol=1e-4)
+
+
+def test_variances_start_as_published():
+    torch.manual_seed(0)
+    layer = nn.Linear(100, 100)
+    assert SparseWeights(layer).log_sigma2.unique().tolist() == [-10.0]
+    normal = NormalWeights(layer)
+    for log_var in (normal.weight_log_var, normal.bias_log_var):
+        assert log_var.mean().item() == pytest.approx(-9, abs=0.01)
+        assert log_var.std().item() == pytest.approx(0.01, rel=0.2)
+
+
+def test_the_prior_covers_weights_and_biases():
+    layer = NormalWeights(nn.Linear(4, 3))
+    layer.weight_log_var.data.fill_(-1.0)
+    layer.bias_log_var.data.fill_(-2.0)
+    standard = distributions.Normal(0.0, 1.0)
+    pairs = (layer.weight, layer.weight_log_var), (layer.bias, layer.bias_log_var)
+    expected = sum(
+        distributions.kl_divergence(
+            distributions.Normal(mean, (log_var / 2).exp()), standard
+        ).sum()
+        for mean, log_var in pairs
+    )
+    torch.testing.assert_close(layer.divergence(), expected)
 
 
 @pytest.mark.parametrize("make", [NormalWeights, SparseWeights])

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from paper.comparison.systems import ALL, METHODS
+from paper.lenet5_recipes import table1_dense, table1_sigmoid
 from paper.models.lenet5 import PLACES
-from paper.recipes import table1_dense, table1_sigmoid
 from paper.tables.comparison_table import comparison_table, results
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from diffprune import Gate
-from paper.recipes import (
+from paper.lenet5_recipes import (
     table1_dense,
     table1_sigmoid,
     table1_sigmoid_held,

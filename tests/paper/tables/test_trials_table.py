@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from paper.recipes import TRIALS
+from paper.lenet5_recipes import TRIALS
 from paper.tables.trials_table import EVERY, trials_table
 
 

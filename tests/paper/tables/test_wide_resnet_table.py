@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from paper.models.wide_resnet import WideResNet
-from paper.recipes import small_wrn_high, wide_wrn_high_budget
 from paper.tables.wide_resnet_table import (
     NETWORKS,
     PRINTED,
@@ -14,6 +13,7 @@ from paper.tables.wide_resnet_table import (
     wide_macs,
     wide_resnet_table,
 )  # fmt: skip
+from paper.wide_resnet_recipes import small_wrn_high, wide_wrn_high_budget
 
 
 @pytest.mark.parametrize(
