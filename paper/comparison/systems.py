@@ -92,6 +92,12 @@ def _close_smallest_(model: nn.Module, moment: Moment) -> None:
         close_smallest_(model, moment.progress)
 
 
+def _clip_(model: nn.Module, moment: Moment) -> None:
+    del moment
+    for gate in named_gates(model, GeneralizedDropout).values():
+        gate.clip_()
+
+
 def _lasso_loss(model: nn.Module, strength: float) -> Tensor:
     return group_lasso.penalty(model, group_lasso.LENET5.values(), strength)
 
@@ -181,6 +187,7 @@ def _dropout(name: str, estimator: Estimator, note: str) -> Method:
         training=Live,
         shrinks=True,
         starts_dense=True,
+        after_step=_clip_,
         note=note,
     )
 

@@ -65,11 +65,7 @@ class GeneralizedDropout(BaseGate):
 
     def probabilities(self) -> Float[Tensor, " units"]:
         """How likely each unit is open."""
-        if self.estimator == "relaxed":
-            return self.logits.sigmoid()
-        # Clipped to its range, with the gradient of the identity.
-        clipped = self.logits.clamp(_EPSILON, 1 - _EPSILON)
-        return self.logits + (clipped - self.logits).detach()
+        return self.logits.sigmoid() if self.estimator == "relaxed" else self.logits
 
     def draw(self, examples: int) -> Float[Tensor, "examples units"]:
         """One draw for each example."""
@@ -96,3 +92,9 @@ class GeneralizedDropout(BaseGate):
     def reopening(self) -> Float[Tensor, " units"]:
         """The probability that a unit is drawn open for the next example."""
         return self.probabilities().detach()
+
+    @torch.no_grad()
+    def clip_(self) -> None:
+        """Keep what is itself a probability in its range, after a step."""
+        if self.estimator == "straight-through":
+            self.logits.clamp_(_EPSILON, 1 - _EPSILON)

@@ -218,3 +218,11 @@ def test_recipes_are_those_of_the_publications(names, numbers):
 )
 def test_divergences_are_divided_by_the_number_of_images(name):
     assert METHODS[name].recipe.strength == 1 / 60_000
+
+
+def test_probabilities_of_dropout_gates_stay_in_their_range_after_a_step():
+    method = METHODS["gd-straight"]
+    model = method.model(1.0)
+    model.gate_fc1.logits.data[:2] = torch.tensor([-0.5, 1.5])
+    method.after_step(model, Moment(1, 0.0, 1e-3))
+    assert model.gate_fc1.logits[:2].tolist() == pytest.approx([1e-6, 1 - 1e-6])

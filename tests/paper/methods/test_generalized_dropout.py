@@ -81,3 +81,14 @@ def test_what_counts_as_closed_in_use():
     straight = GeneralizedDropout(2, estimator="straight-through").eval()
     straight.logits.data = torch.tensor([0.49, 0.51])
     assert straight.is_open().tolist() == [False, True]
+
+
+def test_a_probability_that_a_step_has_led_out_of_its_range_is_clipped():
+    straight = GeneralizedDropout(3, estimator="straight-through")
+    straight.logits.data = torch.tensor([-0.2, 0.4, 1.3])
+    straight.clip_()
+    assert straight.logits.tolist() == pytest.approx([1e-6, 0.4, 1 - 1e-6])
+    relaxed = GeneralizedDropout(3)
+    relaxed.logits.data = torch.tensor([-2.0, 0.4, 3.0])
+    relaxed.clip_()
+    assert relaxed.logits.tolist() == pytest.approx([-2.0, 0.4, 3.0])
