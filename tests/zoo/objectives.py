@@ -26,7 +26,7 @@ class Latent(nn.Module):
 
 
 class Policy(nn.Module):
-    """3 -> fc 11 -> fc 13 -> which of 5 is done, how likely that is, and the doubt."""
+    """3 -> fc 11 -> fc 13 -> how likely the best of 5 actions is, and the doubt."""
 
     def __init__(self):
         super().__init__()
@@ -35,8 +35,7 @@ class Policy(nn.Module):
 
     def forward(self, x):
         policy = Categorical(logits=self.action(F.elu(self.body(x))))
-        done = policy.probs.argmax(-1)
-        return done, policy.log_prob(done), policy.entropy()
+        return policy.log_prob(policy.probs.argmax(-1)), policy.entropy()
 
 
 class Triplet(nn.Module):
@@ -88,7 +87,7 @@ class Distilled(nn.Module):
 
     def forward(self, x):
         code, wanted = self.student(x), self.teacher(x).detach()
-        return self.head(code), F.mse_loss(code, wanted, reduction="sum")
+        return self.head(code), F.mse_loss(code, wanted, reduction="sum") / 20
 
 
 VECTOR = floats(2, 3)

@@ -70,7 +70,10 @@ def _require_bounds(
     before = segments[:chosen]
     inside = segments[: chosen + 1]
     for bound, parts in ((start, before), (end, inside)):
-        if bound is None or not parts or bound >= sum(map(size, segments)):
+        if bound is None or not parts:
+            continue
+        if bound >= sum(map(size, segments)):
+            call.require_if_computed(bound, _joined(segments))
             continue
         if bound < 0:
             parts = segments[len(parts) :]  # noqa: PLW2901 - counted from the other end
