@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from diffprune import find_groups, remove
 from diffprune._graph.tracing import (
@@ -110,6 +111,12 @@ def state(model):
     return flags, keys, integers, {k: v.clone() for k, v in model.state_dict().items()}
 
 
+def ctc(scores):
+    lengths = torch.ones(1, dtype=torch.long)
+    targets = torch.ones(1, 1, dtype=torch.long)
+    return F.ctc_loss(scores.log_softmax(-1)[:, None], targets, 2 * lengths, lengths)
+
+
 FAILING = {
     "branches on values": (
         Branching,
@@ -159,6 +166,32 @@ FAILING = {
         TraceError,
         r"Returning cannot be traced: .*\n.*register_dataclass\(TheClass\)`",
     ),
+    "distribution": (
+        lambda: Returning(lambda mean: torch.distributions.Normal(mean, 1.0)),
+        (2, 4),
+        TraceError,
+        r"this more ergonomic to deal with\n.*with a distribution, return its tensors",
+    ),
+    "gradient": (
+        lambda: Returning(
+            torch.func.grad(lambda x: F.linear(x, torch.ones(1, 3)).sum())
+        ),
+        (2, 4),
+        TraceError,
+        r"Returning cannot be traced: .*\n.*`torch.func` to differentiate a part",
+    ),
+    "tangent": (
+        lambda: Returning(torch.func.jacfwd(torch.sum)),
+        (2, 4),
+        TraceError,
+        r"Returning cannot be traced: .*\n.*`torch.func` to differentiate a part",
+    ),
+    "ctc": (
+        lambda: Returning(ctc),
+        (2, 4),
+        TraceError,
+        r"Returning cannot be traced: .*\n.*computes a CTC loss.*log probabilities",
+    ),
     "inference": (
         torch.inference_mode()(lambda: nn.Linear(4, 5)),
         (2, 4),
@@ -169,7 +202,7 @@ FAILING = {
 
 
 # `torch.compile` imports parts of torch that warn about themselves.
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script(_method)?. is deprecated")
 @pytest.mark.parametrize(
     ("build", "shape", "error", "message"), FAILING.values(), ids=FAILING
 )
