@@ -386,15 +386,39 @@ def test_packed_sequences_are_named_in_the_advice():
         trace(Packs(), torch.rand(2, 4, 3))
 
 
-def test_data_is_named_in_the_advice():
-    class Writes(nn.Linear):
-        def forward(self, x):
-            y = super().forward(x)
-            y.data.mul_(2.0)
-            return y
+class Data(nn.Module):
+    """4 -> fc 7, seen past autograd by some function -> fc 3."""
 
-    with pytest.raises(TraceError, match=r"x\.detach"):
-        trace(Writes(3, 2), torch.rand(2, 3))
+    def __init__(self, body):
+        super().__init__()
+        self.up, self.down, self.body = nn.Linear(4, 7), nn.Linear(7, 3), body
+
+    def forward(self, x):
+        return self.down(self.body(self.up(x)))
+
+
+PAST_AUTOGRAD = {
+    "read": lambda h: h * (h > 0).type_as(h.data),
+    "scaled": lambda h: (h.data.mul_(2.0), h)[1],
+    "shifted": lambda h: (h.data.add_(2.0), h)[1],
+}
+
+
+@pytest.mark.parametrize("body", PAST_AUTOGRAD.values(), ids=PAST_AUTOGRAD)
+def test_data_is_read_and_written_like_the_tensor_itself(body):
+    small = remove(Data(body), torch.rand(2, 4), keep={"up": torch.arange(7) < 3})
+    assert small.up.out_features == 3
+
+
+def test_gradients_in_a_forward_are_named_in_the_advice():
+    class Slope(nn.Linear):
+        def forward(self, x):
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                return torch.autograd.grad(super().forward(x).sum(), x)[0]
+
+    with pytest.raises(TraceError, match=r"calls `torch\.autograd\.grad`"):
+        find_groups(Slope(4, 3), torch.rand(2, 4))
 
 
 def test_a_weight_that_a_forward_normalises_is_left_alone():

@@ -522,9 +522,8 @@ _HINTS: Final[Mapping[str, str]] = {
     "but got FakeTensor": _SIZES,
     "Could not extract specialized integer": _SIZES,
     "fake tensor in the exported program": (
-        "Its forward writes to a tensor behind the back of autograd, as `x.data` does, "
-        "or calls `torch.autograd.grad`. Write `x.detach()` for the former, or prune "
-        "the submodules that do neither, with their own example inputs."
+        "Its forward calls `torch.autograd.grad`, or `backward`. Prune the submodules "
+        "that do not, with their own example inputs."
     ),
     "higher order operator": (
         "Its forward calls `torch.cond` or a function like it, which chooses what runs "
