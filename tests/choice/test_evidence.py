@@ -215,6 +215,7 @@ def test_rows_are_divided_among_examples():
     assert by_example(tensor, 3).shape == (3, 8, 1)
     assert torch.equal(by_example(tensor, 4), tensor.transpose(0, 1))
     assert by_example(tensor, 5).shape == (1, 24, 1)
+    assert by_example(torch.ones(6), 3).shape == (1, 1, 6)
 
 
 def total(outputs, _):
@@ -230,6 +231,7 @@ PLAIN = {
     "weight_norm_columns",
     "weight_norm_hooks",
     "einsum_dots",
+    "other_names",
     "einsum_attention",
     "cosine_classifier",
     "two_towers",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from diffprune import find_groups, remove
 from diffprune._graph.tracing import (
@@ -110,6 +111,12 @@ def state(model):
     return flags, keys, integers, {k: v.clone() for k, v in model.state_dict().items()}
 
 
+def ctc(scores):
+    lengths = torch.ones(1, dtype=torch.long)
+    targets = torch.ones(1, 1, dtype=torch.long)
+    return F.ctc_loss(scores.log_softmax(-1)[:, None], targets, 2 * lengths, lengths)
+
+
 FAILING = {
     "branches on values": (
         Branching,
@@ -159,6 +166,32 @@ FAILING = {
         TraceError,
         r"Returning cannot be traced: .*\n.*register_dataclass\(TheClass\)`",
     ),
+    "distribution": (
+        lambda: Returning(lambda mean: torch.distributions.Normal(mean, 1.0)),
+        (2, 4),
+        TraceError,
+        r"this more ergonomic to deal with\n.*with a distribution, return its tensors",
+    ),
+    "gradient": (
+        lambda: Returning(
+            torch.func.grad(lambda x: F.linear(x, torch.ones(1, 3)).sum())
+        ),
+        (2, 4),
+        TraceError,
+        r"Returning cannot be traced: .*\n.*`torch.func` to differentiate a part",
+    ),
+    "tangent": (
+        lambda: Returning(torch.func.jacfwd(torch.sum)),
+        (2, 4),
+        TraceError,
+        r"Returning cannot be traced: .*\n.*`torch.func` to differentiate a part",
+    ),
+    "ctc": (
+        lambda: Returning(ctc),
+        (2, 4),
+        TraceError,
+        r"Returning cannot be traced: .*\n.*computes a CTC loss.*log probabilities",
+    ),
     "inference": (
         torch.inference_mode()(lambda: nn.Linear(4, 5)),
         (2, 4),
@@ -169,7 +202,7 @@ FAILING = {
 
 
 # `torch.compile` imports parts of torch that warn about themselves.
-@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script(_method)?. is deprecated")
 @pytest.mark.parametrize(
     ("build", "shape", "error", "message"), FAILING.values(), ids=FAILING
 )
@@ -353,15 +386,39 @@ def test_packed_sequences_are_named_in_the_advice():
         trace(Packs(), torch.rand(2, 4, 3))
 
 
-def test_data_is_named_in_the_advice():
-    class Writes(nn.Linear):
-        def forward(self, x):
-            y = super().forward(x)
-            y.data.mul_(2.0)
-            return y
+class Data(nn.Module):
+    """4 -> fc 7, seen past autograd by some function -> fc 3."""
 
-    with pytest.raises(TraceError, match=r"x\.detach"):
-        trace(Writes(3, 2), torch.rand(2, 3))
+    def __init__(self, body):
+        super().__init__()
+        self.up, self.down, self.body = nn.Linear(4, 7), nn.Linear(7, 3), body
+
+    def forward(self, x):
+        return self.down(self.body(self.up(x)))
+
+
+PAST_AUTOGRAD = {
+    "read": lambda h: h * (h > 0).type_as(h.data),
+    "scaled": lambda h: (h.data.mul_(2.0), h)[1],
+    "shifted": lambda h: (h.data.add_(2.0), h)[1],
+}
+
+
+@pytest.mark.parametrize("body", PAST_AUTOGRAD.values(), ids=PAST_AUTOGRAD)
+def test_data_is_read_and_written_like_the_tensor_itself(body):
+    small = remove(Data(body), torch.rand(2, 4), keep={"up": torch.arange(7) < 3})
+    assert small.up.out_features == 3
+
+
+def test_gradients_in_a_forward_are_named_in_the_advice():
+    class Slope(nn.Linear):
+        def forward(self, x):
+            with torch.enable_grad():
+                x = x.detach().requires_grad_()
+                return torch.autograd.grad(super().forward(x).sum(), x)[0]
+
+    with pytest.raises(TraceError, match=r"calls `torch\.autograd\.grad`"):
+        find_groups(Slope(4, 3), torch.rand(2, 4))
 
 
 def test_a_weight_that_a_forward_normalises_is_left_alone():

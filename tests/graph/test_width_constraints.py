@@ -36,6 +36,8 @@ FOLLOWED = {
     "-1": lambda _, h: h.view(h.shape[0], -1),
     "shape": lambda _, h: h.reshape(h.shape[0], h.shape[1]),
     "attribute": lambda m, h: h.view(-1, m.width),
+    "nothing times it": lambda m, h: h[:, 0 * m.width : m.width],
+    "less itself": lambda m, h: h.narrow(1, m.width - m.width, m.width),
     "product": lambda _, h: h.reshape(h.shape[0] * h.shape[1]).view(len(h), -1),
 }
 

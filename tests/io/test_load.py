@@ -285,6 +285,33 @@ def test_several_numbers_come_back_as_what_they_were(kind, tmp_path):
         dp.load_pruned(make(7, 4), dp.save_pruned(make(9, 4), tmp_path / "larger"))
 
 
+class Counting(nn.Module):
+    """3 -> 5 -> 2; it counts how often it ran, as solvers of equations do."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls, self.longest = 0, -1
+        self.first, self.last = nn.Linear(3, 5), nn.Linear(5, 2)
+
+    def forward(self, x):
+        self.calls += 1
+        self.longest = max(self.longest, len(x))
+        return self.last(self.first(x))
+
+
+def test_what_a_forward_counts_is_to_be_reset(tmp_path):
+    x, keep = torch.rand(4, 3), {"first": torch.arange(5) < 2}
+    small = dp.remove(Counting(), x, keep=keep)
+    for _ in range(7):
+        small(x)
+    assert small.calls >= 7
+    with pytest.raises(ArgumentError, match=r"counts that, .* `model.calls = 0`"):
+        dp.load_pruned(Counting(), dp.save_pruned(small, tmp_path))
+    small.calls, small.longest = 0, -1
+    loaded = dp.load_pruned(Counting(), dp.save_pruned(small, tmp_path))
+    assert torch.equal(loaded(x), small(x))
+
+
 def test_what_lists_have_noted_is_not_loaded(tmp_path):
     def make(width):
         model = nn.Sequential(nn.Linear(3, width))

@@ -24,6 +24,7 @@ from . import (
     interfaces,
     messages,
     norms,
+    objectives,
     perceptrons,
     recurrent,
     reshapes,
@@ -52,6 +53,7 @@ ZOO: dict[str, Entry] = {
     **messages.ENTRIES,
     **selections.ENTRIES,
     **frequencies.ENTRIES,
+    **objectives.ENTRIES,
 }
 
 

@@ -277,9 +277,48 @@ class ConvNeXt(nn.Module):
         return self.head(x.mean([-2, -1]))
 
 
+class ConditionedStack(nn.Module):
+    """
+    3 -> conv 7 -+-> conv 14 -> tanh * sigmoid -> conv 14 -> [on 7 | sum 7], thrice -> 5
+    4 -> conv 42 -+ each layer reads its own 14 of these
+
+    As in WaveNets that make voices: the first layer reads from `0 * 14` on.
+    """
+
+    def __init__(self, width=7, layers=3):
+        super().__init__()
+        self.width, self.layers = width, layers
+        self.start, self.end = nn.Conv1d(3, width, 1), nn.Conv1d(width, 5, 1)
+        self.condition = nn.Conv1d(4, 2 * width * layers, 1)
+        self.inside = nn.ModuleList(
+            nn.Conv1d(width, 2 * width, 3, padding=2**i, dilation=2**i)
+            for i in range(layers)
+        )
+        self.outside = nn.ModuleList(
+            nn.Conv1d(width, 2 * width, 1) for _ in range(layers)
+        )
+
+    def forward(self, audio, voice):
+        audio, voice = self.start(audio), self.condition(voice)
+        total = torch.zeros_like(audio)
+        for i in range(self.layers):
+            offset = i * 2 * self.width
+            both = self.inside[i](audio) + voice[:, offset : offset + 2 * self.width]
+            gated = both[:, : self.width].tanh() * both[:, self.width :].sigmoid()
+            both = self.outside[i](gated)
+            audio = audio + both[:, : self.width]
+            total = total + both[:, self.width :]
+        return self.end(total)
+
+
+def audio_and_voice():
+    return tuple(torch.randn(2, n, 9, dtype=torch.float64) for n in (3, 4))
+
+
 IMAGE, VIDEO = floats(2, 3, 9, 10), floats(2, 3, 4, 5, 6)
 
 ENTRIES = {
+    "conditioned_stack": Entry(ConditionedStack, audio_and_voice, expect=at_least(1)),
     "conv1d": Entry(Conv1d, floats(2, 3, 17), expect=at_least(2)),
     "lenet": Entry(LeNet, IMAGE, expect=at_least(3)),
     "conv3d": Entry(Conv3d, VIDEO, expect=at_least(2)),

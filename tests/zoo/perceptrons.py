@@ -293,6 +293,21 @@ class EinsumDots(nn.Module):
         return torch.einsum("... i, oi -> ... o", F.relu(hidden), self.weight2)
 
 
+class OtherNames(nn.Module):
+    """3 -> fc 11 -> tensordot w(11 13) -> by names that torch has twice -> fc 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(3, 11), nn.Linear(13, 5)
+        self.weight = nn.Parameter(torch.empty(11, 13))
+
+    def forward(self, x):
+        hidden = torch.tensordot(torch.special.expit(self.fc1(x)), self.weight, 1)
+        hidden = torch.multiply(hidden.absolute(), hidden.greater(-1).to(hidden))
+        hidden = torch.divide(hidden, 1 + torch.linalg.norm(hidden, dim=-1)[..., None])
+        return self.fc2(torch.subtract(*torch.broadcast_tensors(hidden, hidden[:1])))
+
+
 class Softplus(nn.Module):
     """A parametrization: the weight is the softplus of what is learned."""
 
@@ -334,5 +349,6 @@ ENTRIES = {
     "weight_norm_columns": Entry(WeightNormColumns, VECTOR, expect=at_least(1)),
     "weight_norm_hooks": Entry(WeightNormHooks, IMAGE),
     "einsum_dots": Entry(EinsumDots, SEQUENCE, expect=at_least(1)),
+    "other_names": Entry(OtherNames, SEQUENCE, expect=at_least(2)),
     "parametrized": Entry(Parametrized, VECTOR),
 }

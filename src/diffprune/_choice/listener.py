@@ -312,7 +312,8 @@ def by_example(tensor: Tensor, count: int) -> Float[Tensor, "examples rows featu
     """Divide the rows of a tensor among examples.
 
     Examples are the first dimension, a factor of it, or the second one, as in models
-    that take time first. Where neither is so, all rows count as those of one example.
+    that take time first. Where neither is so, all rows count as those of one example,
+    and so does a vector.
 
     Examples:
         >>> by_example(torch.ones(6, 5), 3).shape, by_example(torch.ones(0, 5), 3).shape
@@ -320,7 +321,7 @@ def by_example(tensor: Tensor, count: int) -> Float[Tensor, "examples rows featu
     """
     features = tensor.shape[-1]
     rows = tensor.shape[:-1].numel()
-    if tensor.shape[0] % count == 0:
+    if tensor.ndim > 1 and tensor.shape[0] % count == 0:
         return tensor.reshape(count, rows // count, features)
     if tensor.ndim > 2 and tensor.shape[1] == count:
         return tensor.transpose(0, 1).reshape(count, rows // count, features)

@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
 from diffprune._graph.axes import Algebra, Atom, Axis, atoms
+from diffprune._graph.compositions import spell_out_
 from diffprune._graph.int_tracking import labels, token
 from diffprune._graph.lines import line_of
 from diffprune._graph.ops import RULES, find_rule, functional_op
@@ -99,6 +100,7 @@ def solve(
     )
     known = {**RULES, **{op: as_rule(rule) for op, rule in rules.items()}}
     for trace in traces:
+        spell_out_(trace.owner, known)
         _Run(solution, trace.tensor_names, known).graph(trace.owner, None)
         # What a forward pass costs is what it costs in eval mode, traced first.
         solution.products = solution.products or tuple(solution.facts.products)

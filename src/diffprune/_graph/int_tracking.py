@@ -347,7 +347,9 @@ _SHAPE: Final = Tensor.shape.__get__  # pyright: ignore[reportAttributeAccessIss
 _COUNTS: Final = (Tensor.numel, Tensor.nelement, torch.numel)
 _STRIDES: Final = (Tensor.stride, Tensor.nbytes.__get__)  # pyright: ignore[reportAttributeAccessIssue] - a getter
 _SLICING: Final = (Tensor.__getitem__, Tensor.__setitem__)
-_SAME: Final = (Tensor.data.__get__, Tensor.detach, torch.detach)  # pyright: ignore[reportAttributeAccessIssue] - a getter
+# What no trace sees, and what has the same values.
+_TRACED: Final = {Tensor.data.__get__: Tensor.detach}  # pyright: ignore[reportAttributeAccessIssue] - a getter
+_SAME: Final = (*_TRACED, Tensor.detach, torch.detach)
 
 
 class SizeTracker(TorchFunctionMode):
@@ -368,10 +370,10 @@ class SizeTracker(TorchFunctionMode):
     ) -> Any:  # noqa: ANN401 - whatever the op returns
         kwargs = kwargs or {}
         graph = _graph()
-        before = len(graph.nodes) if graph else 0
-        out = func(*args, **kwargs)
         if graph is None:
-            return out
+            return func(*args, **kwargs)
+        before = len(graph.nodes)
+        out = _TRACED.get(func, func)(*args, **kwargs)
         made = list(islice(reversed(graph.nodes), len(graph.nodes) - before))
         if made:
             note_line_(made, until=__file__)

@@ -43,7 +43,11 @@ def line_of(node: fx.Node) -> str:
 def line_of_failure(error: Exception) -> str:
     """The innermost line outside of torch that an error came through, in that form."""
     places = [(frame.f_code.co_filename, line) for frame, line in _frames(error)]
-    users = [place for place in places if not place[0].startswith(_NOT_USERS)]
+    users = [
+        place
+        for place in places
+        if not place[0].startswith(_NOT_USERS) and linecache.getline(*place).strip()
+    ]
     return _as_text(*users[-1]) if users else ""
 
 

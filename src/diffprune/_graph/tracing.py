@@ -498,21 +498,32 @@ _SIZES: Final = (
     "`pack_padded_sequence` does. Pad without packing while the model is traced, "
     "or prune the submodules around it, with their own example inputs."
 )
+_DERIVATIVES: Final = (
+    "Its forward calls `torch.func` to differentiate a part of itself. Prune that "
+    "part, with its own example inputs; a gated one may be differentiated."
+)
 _HINTS: Final[Mapping[str, str]] = {
     "cache_utils": (
         "Its forward returns a cache, for generating text. Leave it out of what is "
         'looked at: `example_inputs={..., "use_cache": False}`.'
     ),
     "not a known type": (
-        "Its forward returns an object that torch does not look into. Make it known: "
-        "`torch.export.register_dataclass(TheClass)`, or return a tuple or a dict."
+        "Its forward returns an object that torch does not look into. If it is a "
+        "dataclass, make it known: `torch.export.register_dataclass(TheClass)`. If "
+        "not, as with a distribution, return its tensors in a tuple or a dict, and "
+        "make the object of them outside."
+    ),
+    "functorch": _DERIVATIVES,
+    "object has no attribute 'constant'": _DERIVATIVES,
+    "_ctc_loss": (
+        "Its forward computes a CTC loss, whose size depends on values. Return the log "
+        "probabilities where it is traced, as without targets, and compute it outside."
     ),
     "but got FakeTensor": _SIZES,
     "Could not extract specialized integer": _SIZES,
     "fake tensor in the exported program": (
-        "Its forward writes to a tensor behind the back of autograd, as `x.data` does, "
-        "or calls `torch.autograd.grad`. Write `x.detach()` for the former, or prune "
-        "the submodules that do neither, with their own example inputs."
+        "Its forward calls `torch.autograd.grad`, or `backward`. Prune the submodules "
+        "that do not, with their own example inputs."
     ),
     "higher order operator": (
         "Its forward calls `torch.cond` or a function like it, which chooses what runs "

@@ -151,12 +151,15 @@ class _Settler:
                 self._tie(axes[0], axes[1])
 
     def fixed(self) -> None:
-        """A width that enters the arithmetic itself would change the result."""
+        """A width that enters the arithmetic itself would change the result.
+
+        Not if what is made of it is the same at any width, as `0 * width` is.
+        """
         for source, where in self.solution.facts.numbers:
             why = f"its length is used as a number: {source}"
-            self._freeze_leaves(source, Frozen(why, where))
+            self._freeze_number(source, Frozen(why, where))
         for source, why in (item for log in self.sizes for item in log.fixed.items()):
-            self._freeze_leaves(source, Frozen(why))
+            self._freeze_number(source, Frozen(why))
 
     def formulas(self) -> None:
         """Change one width at a time, then all: does every formula keep up?"""
@@ -230,8 +233,11 @@ class _Settler:
             return None
 
     def _holds(self, axis: Axis, source: Source, sizes: dict[Atom, int]) -> bool:
+        return self._is(source, self._length(axis, sizes), sizes)
+
+    def _is(self, source: Source, number: int, sizes: dict[Atom, int]) -> bool:
         try:
-            return evaluate(source, self._values(sizes)) == self._length(axis, sizes)
+            return evaluate(source, self._values(sizes)) == number
         except ZeroDivisionError:
             return False
 
@@ -253,6 +259,16 @@ class _Settler:
         axes = [axis, *map(self._axis, (*leaves(source), *leaves(right)))]
         found = (self.solution.free(axis) for axis in axes if axis is not None)
         return list(dict.fromkeys(atom for some in found for atom in some))
+
+    def _freeze_number(self, source: Source, reason: Frozen) -> None:
+        number = evaluate(source, lambda leaf: leaf.value)
+        involved = self._involved(source)
+        tried = [{atom: size} for atom in involved for size in _other_sizes(atom)]
+        if not all(
+            self._is(source, number, sizes)
+            for sizes in (*tried, *_joint_sizes(involved))
+        ):
+            self._freeze_leaves(source, reason)
 
     def _freeze_leaves(self, source: Source, reason: Frozen) -> None:
         for leaf in leaves(source):

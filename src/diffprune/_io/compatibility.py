@@ -90,9 +90,8 @@ def _new_sizes(
         for name, size in new.items():
             if not _is_smaller(size, before[name]):
                 where = f"{path}.{name}".lstrip(".")
-                raise _other(
-                    saved, model, f"`{where}` is {size} in it, {before[name]} here"
-                )
+                difference = f"`{where}` is {size} in it, {before[name]} here"
+                raise _other(saved, model, difference, _if_counted(where, before[name]))
         found[path] = new
     return found
 
@@ -202,9 +201,18 @@ def _is_smaller(size: Size, before: Size) -> bool:
     return same and all(map(_is_smaller, size, before))
 
 
-def _other(saved: Saved, model: nn.Module, difference: str) -> ArgumentError:
+def _if_counted(where: str, before: Size) -> str:
+    """What to do about a number that is larger because a forward adds to it."""
+    if not isinstance(before, int):
+        return ""
+    return f" If its forward counts that, save after `model.{where} = {before}`."
+
+
+def _other(
+    saved: Saved, model: nn.Module, difference: str, advice: str = ""
+) -> ArgumentError:
     return ArgumentError(
         f"the saved `{saved.blueprint.model}` is not a smaller version of this "
         f"`{type(model).__name__}`: {difference}.\nBuild the model with the arguments "
-        "it was made with before it was pruned. Nothing was changed."
+        f"it was made with before it was pruned.{advice} Nothing was changed."
     )

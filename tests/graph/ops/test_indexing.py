@@ -92,3 +92,11 @@ def test_bags_of_embeddings_lose_columns(mode):
     with torch.no_grad():
         bag.weight[:, :4] = 0
     assert compact(model, rows)[0].embedding_dim == 8
+
+
+def test_places_among_bounds_that_a_layer_makes(between, sizes):
+    def body(m, h):
+        bounds = h.softmax(-1).cumsum(-1).detach()
+        return m.last(h) + torch.searchsorted(bounds, torch.ones_like(h[:, :3]))
+
+    assert sizes(between(body)) == {}

@@ -54,3 +54,23 @@ def test_a_plane_of_channels_is_not_turned(sizes):
     model = Matrices(nn.Identity()).double()
     model.forward = lambda x: torch.rot90(model.first(x), 1, (1, 3))
     assert sizes(model, inputs) == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        torch.tril,
+        lambda m: m.triu(1),
+        lambda m: m * torch.diagonal(m, dim1=-2, dim2=-1)[..., None],
+    ],
+)
+def test_channels_pass_by_parts_of_matrices(sizes, body):
+    inputs = torch.randn(2, 3, 4, 4, dtype=torch.float64)
+    assert sizes(Matrices(body).double(), inputs) == {"first": 5}
+
+
+def test_a_triangle_of_channels_stays_whole(sizes):
+    inputs = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    model = Matrices(nn.Identity()).double()
+    model.forward = lambda x: model.first(x).transpose(1, 3).tril()
+    assert sizes(model, inputs) == {}

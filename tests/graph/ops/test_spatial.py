@@ -69,3 +69,14 @@ def test_patches_are_folded_into_channels(sizes):
     inputs = torch.randn(2, 4, 3, dtype=torch.float64)
     assert sizes(Image().double(), inputs) == {"first": 7}
     assert sizes(Image().double(), inputs[0]) == {"first": 7}
+
+
+def test_channels_pass_by_windows_over_time(between, sizes):
+    signal = torch.randn(2, 6, 4, dtype=torch.float64)
+    model = between(lambda m, h: m.last(h.unfold(1, 3, 2).amax(-1)))
+    assert sizes(model, signal) == {"first": 8}
+
+
+def test_windows_over_channels_are_positions(between, reason):
+    model = between(lambda m, h: m.last(h.unfold(1, 2, 2).flatten(1)))
+    assert "used as positions" in reason(model)

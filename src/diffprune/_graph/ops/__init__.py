@@ -15,6 +15,7 @@ from diffprune._graph.ops import (
     contractions,
     frequencies,
     indexing,
+    losses,
     matrices,
     normalisation,
     pointwise,
@@ -39,6 +40,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **writing.RULES,
     **frequencies.RULES,
     **matrices.RULES,
+    **losses.RULES,
 }
 
 

@@ -154,6 +154,29 @@ def outer(call: Call, x: Value, y: Value) -> Axes:
     return (*x.axes, *y.axes)
 
 
+def tensordot(
+    call: Call, x: Value, y: Value, dims: Sequence[int], others: Sequence[int]
+) -> Axes:
+    """z[..., ...] = sum over some axes of x, each with its partner of y."""
+    pairs = [
+        (dim % len(x.axes), other % len(y.axes))
+        for dim, other in zip(dims, others, strict=True)
+    ]
+    for dim, other in pairs:
+        call.contract(x, dim, y, other)
+    summed = [x.axes[dim] for dim, _ in pairs]
+    rows = [x.axes[d] for d in range(len(x.axes)) if d not in dict(pairs)]
+    partners = dict(pairs).values()
+    columns = [y.axes[d] for d in range(len(y.axes)) if d not in partners]
+    call.multiply_adds(*rows, *columns, *summed)
+    return (*rows, *columns)
+
+
+def inner(call: Call, x: Value, y: Value) -> Axes:
+    """z[..., ...] = sum_k x[..., k] y[..., k]."""
+    return tensordot(call, x, y, [-1], [-1])
+
+
 def einsum(
     call: Call, equation: str, operands: Sequence[Value], **_path: Anything
 ) -> Axes:
@@ -261,4 +284,6 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys((aten.addmm, aten.baddbmm), OpRule(addmm, zeros=_zero_sum)),
     **dict.fromkeys((aten.outer, aten.ger), OpRule(outer, zeros=zero_if_any)),
     aten.einsum: OpRule(einsum, zeros=zero_if_any),
+    aten.tensordot: OpRule(tensordot, zeros=zero_if_any),
+    aten.inner: OpRule(inner, zeros=zero_if_any),
 }

@@ -70,7 +70,10 @@ def _require_bounds(
     before = segments[:chosen]
     inside = segments[: chosen + 1]
     for bound, parts in ((start, before), (end, inside)):
-        if bound is None or not parts or bound >= sum(map(size, segments)):
+        if bound is None or not parts:
+            continue
+        if bound >= sum(map(size, segments)):
+            call.require_if_computed(bound, _joined(segments))
             continue
         if bound < 0:
             parts = segments[len(parts) :]  # noqa: PLW2901 - counted from the other end
@@ -242,6 +245,14 @@ def buckets(call: Call, x: Value, bounds: Value, **_options: Anything) -> Axes:
     return x.axes
 
 
+def places_among(call: Call, bounds: Value, x: Value, **_options: Anything) -> Axes:
+    """Where each element of y[..., m] would be inserted into x[..., n]."""
+    call.freeze(bounds.axes[-1], "its elements are compared")
+    for axis, same in zip(bounds.axes[:-1], x.axes[:-1], strict=False):
+        call.unify(axis, same)
+    return x.axes
+
+
 def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -> Axes:
     """Elements along one axis, other picks for every position of the others."""
     along(call, dim, picks, x)
@@ -292,4 +303,5 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.argwhere: OpRule(all_places),
     aten.masked_select: OpRule(all_picked),
     aten.bucketize: OpRule(buckets),
+    aten.searchsorted.Tensor: OpRule(places_among),
 }

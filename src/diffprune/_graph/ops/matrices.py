@@ -5,6 +5,7 @@ from typing import Final
 
 import torch
 
+from diffprune._graph.ops.zero_rules import zero_if_first
 from diffprune._graph.rule_api import (
     Anything,
     Axes,
@@ -33,6 +34,24 @@ def of_matrices(call: Call, *args: Anything, **_options: Anything) -> list[Axes]
     return [(*batch, *call.frozen(_WHY, *shape[len(batch) :])) for shape in call.shapes]
 
 
+def triangle(call: Call, x: Value, *_diagonal: int) -> Axes:
+    """x[..., i, j] where j - i is small, or large, and zeros elsewhere."""
+    for axis in x.axes[-2:]:
+        call.freeze(axis, "which of its elements stay depends on their position")
+    return x.axes
+
+
+def diagonal(
+    call: Call, x: Value, _offset: int = 0, first: int = 0, second: int = 1
+) -> Axes:
+    """y[..., i] = x[..., i, i]."""
+    dims = {dim % len(x.axes) for dim in (first, second)}
+    for dim in dims:
+        call.freeze(x.axes[dim], _WHY)
+    batch = (axis for dim, axis in enumerate(x.axes) if dim not in dims)
+    return (*batch, *call.frozen(_WHY, call.shape[-1]))
+
+
 def turned(call: Call, x: Value, _times: int = 1, dims: Sequence[int] = (0, 1)) -> Axes:
     """A plane of two axes turned by right angles."""
     axes = list(x.axes)
@@ -48,10 +67,12 @@ _FUNCTIONS = (
     aten.matrix_exp, aten.linalg_matrix_exp, aten.linalg_matrix_power,
     aten.linalg_solve, aten.linalg_solve_ex, aten.linalg_cholesky,
     aten.linalg_cholesky_ex, aten.linalg_qr, aten.linalg_svd, aten.linalg_svdvals,
-    aten.svd, aten.linalg_eigh, aten.linalg_eigvalsh,
+    aten.svd, aten.linalg_eigh, aten.linalg_eigvalsh, aten.trace,
 )  # fmt: skip
 
 RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_FUNCTIONS, OpRule(of_matrices)),
+    **dict.fromkeys((aten.tril, aten.triu), OpRule(triangle, zeros=zero_if_first)),
+    aten.diagonal: OpRule(diagonal, zeros=zero_if_first),
     aten.rot90: OpRule(turned),
 }

@@ -69,12 +69,17 @@ _FILLS = (
     aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like, aten.randn_like,
     aten.fill,
 )  # fmt: skip
+# Of given means and the like, or in the place of what was there.
+_DRAWS = (
+    aten.normal, aten.uniform, aten.exponential, aten.log_normal, aten.cauchy,
+    aten.geometric, aten.random, aten.randint_like,
+)  # fmt: skip
 _UNTAGGED = (
     aten.relu6, aten.selu, aten.mish, aten.hardswish, aten.hardsigmoid, aten.softplus,
     aten.log_sigmoid, aten.threshold, aten.gelu, aten.silu, aten.elu, aten.celu,
     aten.hardtanh, aten.square, aten.hardshrink, aten.softshrink, aten.where,
     aten.masked_fill, aten.copy, aten.addcmul, aten.addcdiv, aten.lerp, aten.rsub,
-    aten.true_divide, aten.fmod, aten.remainder,
+    aten.true_divide, aten.floor_divide, aten.fmod, aten.remainder,
 )  # fmt: skip
 
 RULES: Final[Mapping[Op, OpRule]] = {
@@ -82,6 +87,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_SAMPLES, _SAMPLE),
     **dict.fromkeys(_FILLS, _FILL),
     **dict.fromkeys((aten.zeros_like, aten.zero), _ZERO),
+    **dict.fromkeys(_DRAWS, OpRule(elementwise, may_return_input=True)),
     **dict.fromkeys(_UNTAGGED, ELEMENTWISE),
     **dict.fromkeys((aten.relu, aten.leaky_relu), _RECTIFIER),
     aten.mul: OpRule(elementwise, zeros=zero_if_any),

@@ -73,6 +73,15 @@ def _batches(*values: Value) -> list[Value]:
     return [Value((*value.axes[:-2], (), ())) for value in values]
 
 
+def distance(call: Call, x: Value, y: Value, *_order: Anything) -> Axes:
+    """|x - y| over all axes: zeros of both are no distance."""
+    if x.shape != y.shape:
+        raise Unsupported
+    for dim in range(len(x.axes)):
+        _sum_both(call, x, y, dim)
+    return ()
+
+
 def cosine(call: Call, x: Value, y: Value, dim: int = 1, *_eps: Anything) -> Axes:
     """The cosine of slices: zeros of both change neither product nor lengths."""
     if len(x.axes) != len(y.axes) or x.shape[dim] != y.shape[dim]:
@@ -170,12 +179,15 @@ def topk(call: Call, x: Value, _k: int, dim: int = -1, *_args: Anything) -> Axes
 
 
 _AVERAGES = (aten.mean, aten.nanmean, aten.var, aten.std, aten.var_mean, aten.std_mean)
-_STATISTICS = (aten.amax, aten.amin, aten.prod, aten.median, aten.aminmax)
+_STATISTICS = (
+    aten.amax, aten.amin, aten.prod, aten.median, aten.nanmedian, aten.mode,
+    aten.aminmax,
+)  # fmt: skip
 # Of zeros, these are a position, a logarithm or a truth value.
 _NOT_ZERO = (aten.argmax, aten.argmin, aten.logsumexp, aten.all, aten.any)
 
 RULES: Final[Mapping[Op, OpRule]] = {
-    aten.sum: OpRule(total, zeros=zero_if_first),
+    **dict.fromkeys((aten.sum, aten.nansum), OpRule(total, zeros=zero_if_first)),
     **dict.fromkeys(
         (aten.linalg_vector_norm, aten.norm), OpRule(norm, zeros=zero_if_first)
     ),
@@ -190,5 +202,6 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.kthvalue: OpRule(smallest),
     aten.pairwise_distance: OpRule(apart),
     aten.cdist: OpRule(distances),
+    aten.dist: OpRule(distance),
     aten.cosine_similarity: OpRule(cosine),
 }

@@ -9,6 +9,7 @@ import torch
 from diffprune._graph.axes import Axis, Cat
 from diffprune._graph.ops.zero_rules import (
     always_zero,
+    zero_if_all,
     zero_if_first,
     zero_if_parts,
 )
@@ -180,6 +181,11 @@ def expand_as(call: Call, x: Value, like: Value) -> Axes:
     return call.broadcast([x, like])
 
 
+def broadcast_tensors(call: Call, values: Sequence[Value]) -> Axes:
+    """Each expanded to the shape that all of them have together."""
+    return call.broadcast(values)
+
+
 def repeat(call: Call, x: Value, times: Sequence[int]) -> Axes:
     """The whole tensor again and again: y[(r i)] = x[i]."""
     missing = len(times) - len(x.axes)
@@ -285,9 +291,14 @@ def _joined(axes: AxesRule) -> OpRule:
     return OpRule(axes, zeros=zero_if_parts)
 
 
+_WINDOWS: Final = (
+    aten.hann_window, aten.hamming_window, aten.blackman_window, aten.bartlett_window,
+    aten.kaiser_window,
+)  # fmt: skip
+
 RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys((aten.view, aten.reshape, aten._unsafe_view), _rearranged(reshape)),
-    aten.flatten: _rearranged(flatten),
+    **dict.fromkeys((aten.flatten, aten.ravel), _rearranged(flatten)),
     aten.unflatten: _rearranged(unflatten),
     **dict.fromkeys((aten.view_as, aten.reshape_as), _repeated(view_as)),
     aten.permute: _rearranged(permute),
@@ -309,14 +320,18 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.stack: _joined(stack),
     **dict.fromkeys((aten.expand, aten.broadcast_to), _repeated(expand)),
     aten.expand_as: _repeated(expand_as),
+    aten.broadcast_tensors: OpRule(broadcast_tensors, zeros=zero_if_all),
     **dict.fromkeys((aten.repeat, aten.tile), _repeated(repeat)),
     aten.repeat_interleave: _repeated(repeat_interleave),
     **dict.fromkeys(
         (aten.ones, aten.empty, aten.full, aten.rand, aten.randn), OpRule(create)
     ),
     **dict.fromkeys(
-        (aten.arange, aten.linspace, aten.logspace, aten.eye), OpRule(count_up)
+        (aten.arange, aten.linspace, aten.logspace, aten.eye, aten.randperm),
+        OpRule(count_up),
     ),
+    **dict.fromkeys((aten.tril_indices, aten.triu_indices), OpRule(count_up)),
+    **dict.fromkeys(_WINDOWS, OpRule(count_up)),
     aten.zeros: OpRule(create, zeros=always_zero),
     aten.meshgrid: OpRule(meshgrid),
     **dict.fromkeys(

@@ -99,6 +99,14 @@ def unfold(call: Call, x: Value, kernel: Sequence[int], *_args: Anything) -> Axe
     return (x.axes[0], (*x.axes[1], *rows, *columns), places)
 
 
+def windows(call: Call, x: Value, dim: int, length: int, _step: int) -> Axes:
+    """y[..., p, ..., k] = x[..., step * p + k, ...]."""
+    call.freeze(x.axes[dim], AS_POSITIONS)
+    axes = list(x.axes)
+    (axes[dim],) = call.frozen(SPATIAL, call.shape[dim % len(x.axes)])
+    return (*axes, *call.frozen(SPATIAL, length))
+
+
 def fold(call: Call, x: Value, *_args: Anything) -> Axes:
     """y[n, c, h, w] = sum of the patches x[n, (c k l), p] that lie there."""
     *batch, patches, places = x.axes
@@ -137,5 +145,6 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.grid_sampler: OpRule(grid_sample, zeros=zero_if_first),
     aten.affine_grid_generator: OpRule(affine_grid),
     aten.im2col: OpRule(unfold, zeros=zero_if_first),
+    aten.unfold: OpRule(windows, zeros=zero_if_first),
     aten.col2im: OpRule(fold, zeros=zero_if_first, passes_scale=True),
 }
