@@ -60,6 +60,13 @@ def test_channels_that_lie_last_still_do(channels, pixels, dims, layout):
     assert torch.equal(small, select(tensor, cuts))
 
 
+def test_dimensions_in_another_order_stay_in_it():
+    tensor = torch.arange(60).view(3, 4, 5).permute(2, 0, 1)
+    small = select(tensor, {0: (4, 1), 2: (0, 3)})
+    assert small.tolist() == tensor[[4, 1]][:, :, [0, 3]].tolist()
+    assert small.permute(1, 2, 0).is_contiguous()
+
+
 def test_a_shrunk_parameter_keeps_gradient_flags_and_notes():
     parameter = nn.Parameter(torch.arange(3.0), requires_grad=False)
     parameter.grad, parameter.no_decay = torch.arange(3.0), True

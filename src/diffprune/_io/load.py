@@ -18,7 +18,7 @@ from diffprune._graph import check_plain, latent_sizes, narrow_
 from diffprune._io.blueprint import Blueprint, is_inside
 from diffprune._io.compatibility import Changes, Saved, changes, slots
 from diffprune._io.saved_optimizer import fitting_state, load_state_, read_state
-from diffprune._surgery.apply import named_tensors
+from diffprune._surgery.apply import laid_out_as, named_tensors
 from diffprune.errors import ArgumentError
 from diffprune.gates import fold_gates
 from diffprune.gates.penalty import named_gates
@@ -130,6 +130,8 @@ def _replace_tensors_(
         if tensor not in made:
             device = home if place is None else place.device
             here = tensor_files.copied(tensor, device)
+            if place is not None and place.ndim == here.ndim:
+                here = laid_out_as(place, here)
             is_parameter = attribute in owner._parameters  # noqa: SLF001 - or a buffer
             made[tensor] = _parameter(here, place) if is_parameter else here
         # Through the module: recurrent layers keep a second list of weights.

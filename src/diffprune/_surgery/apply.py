@@ -84,12 +84,30 @@ def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
 
 
 def select(tensor: Tensor, dims: Mapping[int, Indices]) -> Tensor:
-    """Keep only these indices of these dimensions, channels last if they were."""
+    """Keep only these indices of these dimensions, and the layout in memory."""
     small = tensor
     for dim, kept in dims.items():
         index = torch.tensor(kept, device=tensor.device, dtype=torch.long)
         small = small.index_select(dim, index)
-    return small.to(memory_format=_memory_format(tensor))
+    return laid_out_as(tensor, small)
+
+
+def laid_out_as(like: Tensor, tensor: Tensor) -> Tensor:
+    """The same numbers, their dimensions in memory in the order of another tensor's.
+
+    Kernels go by it: a product in another layout rounds differently, and a convolution
+    may be slower.
+
+    Examples:
+        >>> laid_out_as(torch.ones(4, 3).T, torch.ones(2, 4)).stride()
+        (1, 2)
+    """
+    memory_format = _memory_format(like)
+    if like.is_contiguous() or memory_format is not torch.preserve_format:
+        return tensor.to(memory_format=memory_format)
+    order = sorted(range(like.ndim), key=like.stride, reverse=True)
+    places = [order.index(dim) for dim in range(like.ndim)]
+    return tensor.permute(order).contiguous().permute(places)
 
 
 def _memory_format(tensor: Tensor) -> torch.memory_format:
