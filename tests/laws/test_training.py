@@ -91,7 +91,7 @@ NOTHING_TO_REMOVE = {
     "argmax_over_channels", "centre", "channel_mean", "cumsum_over_channels",
     "fft_over_channels", "fused_qkv", "group_norm_one_group", "hard_coded_scale",
     "hard_coded_split", "hard_coded_view", "layer_norm", "layer_norm_2d",
-    "local_response_norm", "log_softmax_over_channels", "option_a", "projected_lstm",
+    "local_response_norm", "log_softmax_over_channels", "projected_lstm",
     "rms_norm", "rms_norm_by_hand", "roll_over_channels", "softmax_over_channels",
     "sort_over_channels", "standardise", "topk_over_channels", "unpool",
 }  # fmt: skip

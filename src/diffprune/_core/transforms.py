@@ -42,7 +42,8 @@ def outside_of_transforms() -> Generator[None]:
     Examples:
         >>> def f(x):
         ...     with outside_of_transforms():
-        ...         return x * is_transformed()
+        ...         inside = is_transformed()
+        ...     return x * inside
         >>> torch.vmap(f)(torch.ones(2))
         tensor([0., 0.])
     """
