@@ -217,7 +217,8 @@ def frontier(
         str,
         typer.Option(
             help="With --run: `small` or `medium`, how small; small with a better "
-            "teacher: `plain`, or `normed`, with batch norms meanwhile."
+            "teacher: `plain`, `normed`, with batch norms meanwhile, or `sparse`, "
+            "whose weights leave one by one."
         ),
     ] = "small",
     seeds: Seeds = 1,

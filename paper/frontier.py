@@ -3,16 +3,19 @@
 Gated networks learn from labels and from a teacher (`paper.teaching`), while two
 budgets close their gates: one of weights, one of multiply-adds. What is left, a plain
 small network, is trained once more, at a higher learning rate than gates bear: by the
-teacher as before and, `untaught`, for the labels alone. The aims `normed` and `plain`
-have a teacher with batch norms and dropout; `normed` trains what is left with batch
-norms, too, which become a part of its layers in the end. Runs can be interrupted, and
-continue with the same command. The numbers here were chosen on 5,000 training images
-that `validate` holds out; the learning rate of gated networks because a higher one made
-the training loss explode, and the epochs of `normed` and `plain` by no trial.
+teacher as before and, `untaught`, for the labels alone. The aims `normed`, `plain` and
+`sparse` have a teacher with batch norms and dropout; `normed` trains what is left with
+batch norms, too, which become a part of its layers in the end; `sparse` leaves more
+units, most of whose weights leave one by one while they are trained again. Runs can be
+interrupted, and continue with the same command. The numbers here were chosen on 5,000
+training images that `validate` holds out; the learning rate of gated networks because a
+higher one made the training loss explode, and the epochs of aims with a good teacher by
+no trial.
 """
 
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +28,7 @@ from diffprune.lab.image_batches import Split
 from diffprune.lab.training.metrics import error_rate
 from diffprune.lab.training.task import MakeTask
 from paper.data.mnist import load_mnist
+from paper.fewer_weights import FewerWeights
 from paper.models.lenet5 import DENSE, LeNet5, folded_, normed_
 from paper.records import RESULTS, ROOT, commit, copy_record, has_finished
 from paper.teaching import (
@@ -58,6 +62,8 @@ class Aim:
         has_good_teacher: Whether the teacher has batch norms and dropout.
         has_norms: Whether what is left of a gated network has batch norms while it is
             trained again.
+        weights: How many weights are left when it has been trained again; by default
+            all of them.
     """
 
     params: int
@@ -67,6 +73,7 @@ class Aim:
     again_epochs: int = 60
     has_good_teacher: bool = False
     has_norms: bool = False
+    weights: int | None = None
 
 
 _SMALL: Final = Aim(2_775, 150_000, (5, 9, 80))
@@ -76,6 +83,7 @@ AIMS = {
     "medium": replace(_SMALL, params=6_050),
     "normed": replace(_WELL_TAUGHT, has_norms=True),
     "plain": _WELL_TAUGHT,
+    "sparse": replace(_WELL_TAUGHT, params=20_592, floors=(3, 18, 288), weights=2_700),
 }
 
 
@@ -118,17 +126,33 @@ def student(recipe: Recipe) -> Task:
 def student_validated(recipe: Recipe) -> Task:
     """A gated network, taught by the dense one, on 55,000 of them."""
     data = load_mnist(validation=True)
-    return _taught(_gated(recipe), data, RUNS / "validated", recipe)
+    return _taught(_gated(recipe), data, _validated(), recipe)
 
 
 def again(recipe: Recipe) -> Task:
     """What was left of a gated network, taught by the dense one."""
-    return _taught(_left(recipe), load_mnist(), TEACHERS, recipe)
+    task = _taught(_left(recipe, RUNS), load_mnist(), TEACHERS, recipe)
+    return _thinned(task, recipe)
 
 
 def again_untaught(recipe: Recipe) -> Task:
     """What was left of a gated network, with the labels alone."""
-    return task_of(_left(recipe), load_mnist(), recipe)
+    return _thinned(task_of(_left(recipe, RUNS), load_mnist(), recipe), recipe)
+
+
+def again_validated(recipe: Recipe) -> Task:
+    """What was left of a gated network, taught by the dense one, on 55,000 images."""
+    folder, data = _validated(), load_mnist(validation=True)
+    return _thinned(_taught(_left(recipe, folder), data, folder, recipe), recipe)
+
+
+def _thinned(task: Task, recipe: Recipe) -> Task:
+    """The same, with weights that leave if the aim has any number of them."""
+    weights = AIMS[aim_of(recipe)].weights
+    if weights is None:
+        return task
+    steps = recipe.epochs * len(task.train)
+    return replace(task, pruner=partial(FewerWeights, weights=weights, steps=steps))
 
 
 def _taught(model: LeNet5, data: Split, teachers: Path, recipe: Recipe) -> Task:
@@ -137,8 +161,8 @@ def _taught(model: LeNet5, data: Split, teachers: Path, recipe: Recipe) -> Task:
     return task_of(model, replace(data, train=train), recipe)
 
 
-def _left(recipe: Recipe) -> LeNet5:
-    closed = RUNS / f"{aim_of(recipe)}-seed{recipe.seed}"
+def _left(recipe: Recipe, runs: Path) -> LeNet5:
+    closed = runs / f"{aim_of(recipe)}-seed{recipe.seed}"
     left = dp.load_pruned(LeNet5(), closed)
     return normed_(left) if AIMS[aim_of(recipe)].has_norms else left
 
@@ -210,7 +234,7 @@ def _check_same_widths(folder: Path, record: Path) -> None:
 def _keep_folded(folder: Path, record: Path) -> None:
     """Fold the norms of a finished run away, and keep how many errors are left."""
     how = read_run(folder).recipe
-    plain = folded_(dp.load_pruned(_left(how), folder))
+    plain = folded_(dp.load_pruned(_left(how, RUNS), folder))
     task = task_of(plain, load_mnist(), how)
     found = {
         "test_error": error_rate(plain, task, task.test).percent,
@@ -222,8 +246,14 @@ def _keep_folded(folder: Path, record: Path) -> None:
 
 
 def validate(aim: str) -> None:
-    """Train teacher and student on 55,000 images; 5,000 are held out to choose with."""
-    folder, is_good = RUNS / "validated", AIMS[aim].has_good_teacher
-    taught_by = teacher_recipe(has_norms=is_good)
+    """Train all stages on 55,000 images; 5,000 are held out to choose with."""
+    folder, is_good = _validated(), AIMS[aim].has_good_teacher
+    taught_by, closing = teacher_recipe(has_norms=is_good), recipe(aim)
+    name = f"{aim}-seed{closing.seed}"
     finish(teacher_validated, taught_by, teacher_folder(folder, has_norms=is_good))
-    finish(student_validated, recipe(aim), folder / aim)
+    finish(student_validated, closing, folder / name)
+    finish(again_validated, again_recipe(closing), folder / f"{name}-again")
+
+
+def _validated() -> Path:
+    return RUNS / "validated"

@@ -1,14 +1,14 @@
 """The frontier of Table 1: from runs to points beside published ones, and a table."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.table import Table
 
 from diffprune.errors import ArgumentError
 from diffprune.lab import Run
-from paper.frontier import PREFIX, RECORDS, aim_of
+from paper.frontier import AIMS, PREFIX, RECORDS, aim_of
 from paper.models.lenet5 import Widths
 from paper.published import lenet5_on_mnist
 from paper.records import RESULTS, read_records
@@ -57,8 +57,17 @@ def points(runs: Sequence[Run]) -> list[Point]:
         name = run.recipe.name.replace(PREFIX, "diffprune, ").replace("-", " ")
         error = run.epochs[-1].test_error
         own = closed[_network(run)]
-        found.append(_point(f"{name} {run.recipe.seed}", own, error, is_ours=True))
+        point = _point(f"{name} {run.recipe.seed}", own, error, is_ours=True)
+        found.append(replace(point, weights=_weights(run, own)))
     return sorted(found, key=lambda point: point.weights)
+
+
+def _weights(run: Run, left: Widths) -> int:
+    """Weights of a run that are left; one by one they leave in the last training."""
+    if AIMS[aim_of(run.recipe)].weights is None or not run.recipe.is_dense:
+        return left.weights
+    assert run.outcome is not None  # noqa: S101 - of finished runs
+    return run.outcome.parameters - (left.parameters - left.weights)
 
 
 def _network(run: Run) -> tuple[str, str]:

@@ -84,6 +84,42 @@ def test_other_aims_have_no_norms(short, aim, teacher):
     assert not [*(short / "records").rglob("folded.json")]
 
 
+def test_weights_leave_one_by_one_where_that_is_the_aim(short):
+    frontier.train("sparse", 0)
+    closed, again = (
+        read_run(short / "records" / name)
+        for name in ("sparse-seed0", "sparse-seed0-again")
+    )
+    found = {p.name: p for p in points([closed, again]) if p.is_ours}
+    first, last = found["diffprune, sparse 0"], found["diffprune, sparse again 0"]
+    assert first.architecture == last.architecture == "3-18-288-64"
+    assert (first.weights, last.weights) == (20_497, 2_700)
+    assert first.macs == last.macs < 150_000
+    small = dp.load_pruned(LeNet5(), short / "runs/sparse-seed0-again")
+    weights = [p for p in small.parameters() if p.ndim > 1]
+    assert sum(int(p.count_nonzero()) for p in weights) == 2_700
+
+
+def test_choices_are_made_without_the_images_of_the_test(short, monkeypatch):
+    held_out = frontier.load_mnist()
+    data = replace(held_out, validation=held_out.test)
+    for module in (frontier, teaching):
+        monkeypatch.setattr(module, "load_mnist", lambda **_: data)
+    frontier.validate("sparse")
+    names = sorted(path.name for path in (short / "runs/validated").iterdir())
+    assert names == [
+        "frontier-teacher-normed-seed0",
+        "sparse-seed0",
+        "sparse-seed0-again",
+    ]
+    assert (
+        read_run(short / "runs/validated/sparse-seed0-again")
+        .epochs[-1]
+        .validation_error
+    )
+    assert not (short / "records").exists()
+
+
 def test_what_is_on_record_is_not_trained_again(short, capsys):
     frontier.train("plain", 0)
     shutil.rmtree(short / "runs")
@@ -131,4 +167,5 @@ def test_recipes_of_aims_that_are_on_record_stay_as_they_were():
         "medium": (60, 32),
         "normed": (80, 64),
         "plain": (80, 32),
+        "sparse": (80, 32),
     }
