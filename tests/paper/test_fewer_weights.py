@@ -84,9 +84,10 @@ def test_the_least_worth_leave():
     for one in originals:
         optimizer.state[one]["exp_avg_sq"].fill_(1.0)
         one.data.fill_(1.0)
-    # The smallest of all weights, with gradients that make it worth keeping.
-    originals[0].data[1, 0, 0, 0] = 0.1
-    optimizer.state[originals[0]]["exp_avg_sq"][1, 0, 0, 0] = 400.0
+    # The smallest weight has large gradients, the smallest gradients a large weight.
+    originals[0].data[1, 0, 0, 0], originals[0].data[2, 1, 2, 0] = 0.1, 3.0
+    squares = optimizer.state[originals[0]]["exp_avg_sq"]
+    squares[1, 0, 0, 0], squares[2, 1, 2, 0] = 400.0, 0.2
     optimizer.state[originals[1]]["exp_avg_sq"][1, 7] = 0.5
     pruner.steps = int(END * STEPS) - 1
     pruner.step(optimizer)
