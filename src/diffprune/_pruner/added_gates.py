@@ -150,14 +150,17 @@ def gating_of(model: nn.Module) -> Gating:
 
 
 def _home(model: nn.Module, gating: Gating) -> nn.Module:
-    """A layer of the model for the gates to live in.
+    """The last layer with a gate, for all gates to live in.
 
-    Not the model itself: it may be a container that calls all its children.
+    They come behind nearly all parameters there: code that goes through parameters in
+    their order, as a momentum encoder does, still meets its own. Not the model itself:
+    it may be a container that calls all its children.
     """
-    for name in gating.sites():
-        path = name.rpartition(".")[0]
-        layer = model.get_submodule(path.partition(".parametrizations")[0])
-        if not isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+    owners = (name.rpartition(".")[0] for name in gating.sites())
+    gated = {path.partition(".parametrizations")[0] for path in owners}
+    for path, layer in reversed([*model.named_modules(remove_duplicate=False)]):
+        is_container = isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict)
+        if path in gated and not is_container:
             return layer
     return model
 
