@@ -36,6 +36,9 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> 
         model: Keeps its class and the names of its parameters.
         groups: Its groups.
         gates: A gate for each group to prune, by group name.
+
+    Raises:
+        ArgumentError: If the forward pass changes a weight that a gate would multiply.
     """
     gating, targets = Gating(gates), Targets(groups)
     for name in gates:
@@ -43,9 +46,23 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> 
             axis = groups.tensors[tensor][dim]
             factor = Factor(name, dim, axis, groups[name].atom)
             gating.add_factor(tensor, factor)
+    _check_kept(gating, groups)
     _home(model, gating).add_module(NAME, gating)
     _hook_(model, groups, gating)
     return gating
+
+
+def _check_kept(gating: Gating, groups: Groups) -> None:
+    """Refuse a change of a gated weight, in whose place another tensor stands then."""
+    tensors, traces = groups.solution.tensors, groups.solution.traces
+    written = {tensors[name] for trace in traces for name in trace.written}
+    if lost := [name for name in gating.sites() if tensors[name] in written]:
+        raise ArgumentError(
+            f"the forward pass changes `{lost[0]}` itself, as that of a momentum "
+            "encoder does, and a gate would multiply it, so the change would be lost."
+            "\nChange it outside of the forward pass, after `optimizer.step()`; or "
+            f"leave it as it is: `freeze=[{lost[0]!r}]`."
+        )
 
 
 @final

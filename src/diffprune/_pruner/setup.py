@@ -2,7 +2,7 @@
 
 import fnmatch
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -95,26 +95,9 @@ def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
         return GatedModel(model, example_inputs, groups, by_user, round_to)
     groups = find(model, example_inputs, {})
     made = make_gates(model, groups, strength, gate)
-    _check_keeps_weights(groups, made)
     attach_(model, groups, made)
     added = AddedGates(made)
     return GatedModel(model, example_inputs, groups, added, round_to)
-
-
-def _check_keeps_weights(groups: Groups, gated: Iterable[str]) -> None:
-    """Refuse a forward pass that changes weights which gates would multiply.
-
-    Another tensor stands in their place meanwhile, so the change would be lost.
-    """
-    written = {name for trace in groups.solution.traces for name in trace.written}
-    for place in (axis for name in gated for axis in groups[name].axes):
-        if place.is_read and place.is_parameter and place.tensor in written:
-            raise ArgumentError(
-                f"the forward pass changes `{place.tensor}` itself, as that of a "
-                "momentum encoder does, and a gate would multiply it.\nChange it "
-                "outside of the forward pass, after `optimizer.step()`; or leave it as "
-                f"it is: `freeze=[{place.tensor!r}]`."
-            )
 
 
 def _warn_of_idle(names: Collection[str]) -> None:
