@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 import torch
@@ -154,6 +155,13 @@ def outer(call: Call, x: Value, y: Value) -> Axes:
     return (*x.axes, *y.axes)
 
 
+def kron(call: Call, x: Value, y: Value) -> Axes:
+    """z[..., (n m)] = x[..., n] y[..., m], for every pair of axes from the last one."""
+    del call
+    pairs = zip_longest(reversed(x.axes), reversed(y.axes), fillvalue=())
+    return tuple((*mine, *theirs) for mine, theirs in pairs)[::-1]
+
+
 def tensordot(
     call: Call, x: Value, y: Value, dims: Sequence[int], others: Sequence[int]
 ) -> Axes:
@@ -283,6 +291,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     ),
     **dict.fromkeys((aten.addmm, aten.baddbmm), OpRule(addmm, zeros=_zero_sum)),
     **dict.fromkeys((aten.outer, aten.ger), OpRule(outer, zeros=zero_if_any)),
+    aten.kron: OpRule(kron, zeros=zero_if_any),
     aten.einsum: OpRule(einsum, zeros=zero_if_any),
     aten.tensordot: OpRule(tensordot, zeros=zero_if_any),
     aten.inner: OpRule(inner, zeros=zero_if_any),
