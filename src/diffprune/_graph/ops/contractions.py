@@ -15,7 +15,6 @@ from diffprune._graph.ops.zero_rules import (
     zero_rows,
 )
 from diffprune._graph.rule_api import (
-    AS_POSITIONS,
     SPATIAL,
     Anything,
     Axes,
@@ -110,11 +109,9 @@ def conv_transpose(
 
 def _window(call: Call, x: Value, weight: Value, channel: int) -> Axes:
     """Spatial axes of the output; a window slides over those of the input."""
-    for axis in x.axes[channel + 1 :]:
-        call.freeze(axis, AS_POSITIONS)
     for axis in weight.axes[2:]:
         call.freeze(axis, SPATIAL)
-    return call.frozen(SPATIAL, *call.shape[channel + 1 :])
+    return call.slid_along(x.axes[channel + 1 :], call.shape[channel + 1 :])
 
 
 def matmul(call: Call, x: Value, y: Value) -> Axes:
