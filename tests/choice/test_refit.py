@@ -13,7 +13,14 @@ from diffprune.errors import ArgumentError
 from zoo import ZOO, analysed
 
 # Nothing there can be fitted, and the refit says so.
-SAID = {"einsum_dots", "tied_autoencoder", "ensemble", "bilinear", "cosine_classifier"}
+SAID = {
+    "einsum_dots",
+    "tied_autoencoder",
+    "tied_convs",
+    "ensemble",
+    "bilinear",
+    "cosine_classifier",
+}
 # The only reader has a weight that is computed, of columns and their lengths.
 COMPUTED = {"weight_norm_columns"}
 

@@ -107,6 +107,12 @@ def test_channels_that_a_convolution_runs_along_are_listed_with_the_reason():
     assert "`aten.conv1d` in `1.conv`" in text
 
 
+def test_channels_that_are_divided_by_those_beside_them_are_said_to_be_positions():
+    layers = [nn.Conv2d(3, 5, 3), nn.LocalResponseNorm(3), nn.Conv2d(5, 2, 3)]
+    text = str(find_groups(nn.Sequential(*layers), torch.rand(2, 3, 8, 8)))
+    assert "0 (5 units): its units are used as positions in space or time: " in text
+
+
 def test_groups_that_are_held_stay_as_they_are(groups):
     shown, sizes = str(groups), groups.sizes
     smaller = groups.keep({"0": torch.arange(5) < 2})

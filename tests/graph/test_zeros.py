@@ -208,6 +208,11 @@ EXACT = {
         {"first": 8},
     ),
     "row zeroed": (lambda _, h: after(lambda h: h[0].zero_(), h), {"first": 8}),
+    "clone += 1": (lambda _, h: after(lambda h: h.clone().add_(1), h), {"first": 8}),
+    "drawn += 1": (
+        lambda _, h: after(lambda h: torch.rand_like(h).add_(1), h),
+        {"first": 8},
+    ),
     "zeros += h": (lambda _, h: torch.zeros_like(h).add_(h), {"first": 8}),
     "view of zeros = h": (
         lambda _, h: after(lambda z: z[:, :].copy_(h), torch.zeros_like(h)),

@@ -105,6 +105,20 @@ def test_many_gates_are_one_graph():
 
 
 @pytest.mark.usefixtures("fresh")
+@pytest.mark.filterwarnings("ignore")  # as above
+def test_a_compiled_model_may_ask_for_its_parameters_by_name():
+    class ReadsByName(nn.Linear):
+        def forward(self, x):
+            return x @ self.get_parameter("weight").T
+
+    model = nn.Sequential(nn.Linear(8, 5), ReadsByName(5, 2, bias=False))
+    pruner = dp.Pruner(model, X[:2], strength=1e-3)
+    compiled = torch.compile(model, backend="eager")
+    torch.testing.assert_close(compiled(X), model(X))
+    assert list(pruner.gates) == ["0"]
+
+
+@pytest.mark.usefixtures("fresh")
 def test_code_that_others_compiled_stays_unless_a_gated_model_was_compiled():
     def double(x):
         return x * 2

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import diffprune as dp
+from diffprune.errors import ArgumentError
 from diffprune.gates import named_gates
 
 NAMES = (
@@ -92,3 +93,65 @@ def test_a_forward_may_ask_for_its_parameters_by_name(tmp_path):
     torch.testing.assert_close(small(x), expected)
     torch.save(small, tmp_path / "whole.pt")  # no mark of ours is left on a weight
     assert "_is_param" not in vars(small.weight)
+
+
+class ReadsInOrder(nn.Module):
+    """3 -> fc 5, minus its slow mean -> fc 7 -> fc 2, by the places of parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(5), requires_grad=False)
+        self.layers = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 7), nn.Linear(7, 2))
+
+    def forward(self, x):
+        mean, *parameters = self.parameters()
+        first, second, third = parameters[:2], parameters[2:4], parameters[4:6]
+        hidden = nn.functional.linear(x, *first).relu()
+        if self.training:
+            mean.data.lerp_(hidden.detach().mean(0), 0.1)
+        hidden = nn.functional.linear(hidden - mean, *second).relu()
+        return nn.functional.linear(hidden, *third)
+
+
+def test_a_forward_may_go_through_its_parameters_in_order():
+    torch.manual_seed(0)
+    x, model = torch.rand(4, 3), ReadsInOrder()
+    pruner = dp.Pruner(model, x, strength=1e-3)
+    pruner.gates["mean"].logits.data[1] = -9.0
+    expected = model.eval()(x)
+    torch.testing.assert_close(pruner.finalize()(x), expected)
+
+
+def test_what_a_forward_changes_is_not_moved_by_looking_at_it():
+    torch.manual_seed(0)
+    x, model = torch.rand(4, 3), ReadsInOrder()
+    pruner = dp.Pruner(model, x, strength=1e-3, remove_every=1)
+    pruner.gates["mean"].logits.data[1] = -9.0
+    optimizer = torch.optim.SGD(pruner.parameter_groups(lr=0.0))
+    (model(x).square().mean() + pruner.penalty()).backward()
+    mean = model.mean.detach().clone()
+    assert pruner.step(optimizer).units["mean"] == 4
+    torch.testing.assert_close(model.mean.detach(), mean[[0, 2, 3, 4]])
+
+
+@pytest.mark.parametrize("is_reassigned", [False, True])
+def test_a_forward_that_changes_what_a_gate_would_multiply_is_refused(is_reassigned):
+    class MomentumEncoder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fast, self.slow = (
+                nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 2))
+                for _ in range(2)
+            )
+
+        def forward(self, x):
+            pairs = zip(self.fast.parameters(), self.slow.parameters(), strict=True)
+            for fast, slow in pairs if self.training else ():
+                if is_reassigned:
+                    slow.data = 0.9 * slow.data + 0.1 * fast.data
+                else:
+                    slow.data.lerp_(fast.data, 0.1)
+            return self.fast(x) - self.slow(x)
+
+    with pytest.raises(ArgumentError, match=r"changes `slow\.2\.weight` itself"):
+        dp.Pruner(MomentumEncoder(), torch.rand(4, 3), strength=1e-3)

@@ -135,6 +135,17 @@ def test_a_difference_names_the_first_module_that_disagrees():
         certify(model, other, X, kept=partial(layout, groups, {}))
 
 
+def test_a_weight_that_is_divided_by_its_length_is_said_to_be():
+    class Normed(nn.Linear):
+        def forward(self, x):
+            return F.linear(x, self.weight / self.weight.norm(dim=1, keepdim=True))
+
+    model, x = nn.Sequential(Normed(3, 5), nn.Linear(5, 2)), torch.rand(4, 3)
+    groups = find_groups(model, x)
+    with pytest.raises(RemovalError, match="NaN where the weights of removed units"):
+        removal(model, x, groups, keep={"0": torch.arange(5) < 3})
+
+
 def test_other_output_structures_are_refused():
     model = Net()
     other = copy.deepcopy(model)

@@ -182,6 +182,20 @@ class TiedAutoencoder(nn.Module):
         return F.linear(x, self.outer.weight.t(), self.outer_bias)
 
 
+class TiedConvs(nn.Module):
+    """1 -> conv 5 -> conv 7 -> its transpose 5 -> that of the first -> 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.outer, self.inner = nn.Conv2d(1, 5, 3), nn.Conv2d(5, 7, 3)
+        self.bias = nn.Parameter(torch.empty(5))
+
+    def forward(self, x):
+        code = F.relu(self.inner(F.relu(self.outer(x))))
+        x = F.relu(F.conv_transpose2d(code, self.inner.weight, self.bias))
+        return F.conv_transpose2d(x, self.outer.weight)
+
+
 class TiedHead(nn.Module):
     """tokens 23 -> embedding 11 -> fc 13 -> fc 11 -> embedding^T 23."""
 
@@ -248,6 +262,7 @@ ENTRIES = {
     "reused_layer": Entry(ReusedLayer, VECTOR, expect=at_least(1)),
     "reused_under_two_names": Entry(ReusedUnderTwoNames, VECTOR, expect=at_least(1)),
     "tied_autoencoder": Entry(TiedAutoencoder, floats(2, 7), expect=at_least(2)),
+    "tied_convs": Entry(TiedConvs, floats(2, 1, 9, 9), expect=at_least(2)),
     "tied_head": Entry(TiedHead, tokens(23, 2, 8), expect=at_least(2)),
     "bag_of_words": Entry(BagOfWords, tokens(23, 2, 8), expect=at_least(2)),
     "ensemble": Entry(Ensemble, VECTOR, expect=at_least(1)),

@@ -293,6 +293,20 @@ class EinsumDots(nn.Module):
         return torch.einsum("... i, oi -> ... o", F.relu(hidden), self.weight2)
 
 
+class KroneckerFactors(nn.Module):
+    """6 -> a(5 2) x b(7 3), every product of two entries a weight -> fc 11 -> fc 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.left = nn.Parameter(torch.empty(5, 2))
+        self.right = nn.Parameter(torch.empty(7, 3))
+        self.fc, self.head = nn.Linear(35, 11), nn.Linear(11, 5)
+
+    def forward(self, x):
+        hidden = F.relu(F.linear(x, torch.kron(self.left, self.right)))
+        return self.head(F.relu(self.fc(hidden)))
+
+
 class OtherNames(nn.Module):
     """3 -> fc 11 -> tensordot w(11 13) -> by names that torch has twice -> fc 5."""
 
@@ -349,6 +363,7 @@ ENTRIES = {
     "weight_norm_columns": Entry(WeightNormColumns, VECTOR, expect=at_least(1)),
     "weight_norm_hooks": Entry(WeightNormHooks, IMAGE),
     "einsum_dots": Entry(EinsumDots, SEQUENCE, expect=at_least(1)),
+    "kronecker_factors": Entry(KroneckerFactors, floats(2, 6), expect=at_least(3)),
     "other_names": Entry(OtherNames, SEQUENCE, expect=at_least(2)),
     "parametrized": Entry(Parametrized, VECTOR),
 }

@@ -34,6 +34,22 @@ class HiddenTokens(nn.Module):
         return self.head(F.relu(self.fc2(h)))
 
 
+class FilledUnits(nn.Module):
+    """3 -> fc 11, numbers where masks over tokens and units say so -> fc 7 -> fc 5."""
+
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(3, 11), nn.Linear(11, 7)
+        self.head = nn.Linear(7, 5)
+
+    def forward(self, x, mask):
+        h = self.fc1(x).clone()
+        h[h < 0] = -0.1
+        h[:, :, h[0, 0] > 1] = 1.0
+        h[mask] = 0.0
+        return self.head(F.relu(self.fc2(h)))
+
+
 class RoutedExperts(nn.Module):
     """3 -> fc 11 -> for each row one of two experts of 13 and 17, added -> fc 5.
 
@@ -83,6 +99,7 @@ def _rows_and_times():
 ENTRIES = {
     "masked_tokens": Entry(MaskedTokens, _tokens_and_mask, expect=at_least(2)),
     "hidden_tokens": Entry(HiddenTokens, _tokens_and_mask, expect=at_least(2)),
+    "filled_units": Entry(FilledUnits, _tokens_and_mask, expect=at_least(2)),
     "routed_experts": Entry(RoutedExperts, floats(5, 3), expect=at_least(3)),
     "repeated_rows": Entry(RepeatedRows, _rows_and_times, expect=at_least(2)),
 }

@@ -45,6 +45,18 @@ class Pools1d(nn.Module):
         return self.fc(F.adaptive_max_pool1d(x, 1).squeeze(-1))
 
 
+class PointFeatures(nn.Module):
+    """3 -> conv 11 -> its maxima over points, of length 1 -> conv 7 -> the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.conv2 = nn.Conv1d(3, 11, 1), nn.Conv1d(11, 7, 1)
+
+    def forward(self, x):
+        hidden = F.relu(self.conv1(x)).max(-1, keepdim=True)[0]
+        return self.conv2(F.normalize(hidden, dim=1)).max(-1)[0]
+
+
 class Unpool(nn.Module):
     """3 -> conv 11 -> max pool with indices -> max unpool -> conv 5 -> pool."""
 
@@ -225,6 +237,7 @@ EVEN_IMAGE = floats(2, 3, 8, 10)
 ENTRIES = {
     "pools": Entry(Pools, IMAGE, expect=at_least(1)),
     "pools1d": Entry(Pools1d, floats(2, 3, 23), expect=at_least(2)),
+    "point_features": Entry(PointFeatures, floats(2, 3, 13), expect=at_least(1)),
     "unpool": Entry(Unpool, IMAGE),
     "resampling": Entry(Resampling, IMAGE, expect=at_least(3)),
     "padding": Entry(Padding, IMAGE, expect=at_least(2)),

@@ -82,15 +82,15 @@ class Listener:
             count: How many examples run.
             scale: What to multiply gradients by.
         """
-        by_weight = dict[str, list[_Tap]]()
+        by_dim = dict[tuple[str, int], list[_Tap]]()
         for tap in self._taps:
-            by_weight.setdefault(tap.weight, []).append(tap)
+            by_dim.setdefault((tap.weight, tap.dim), []).append(tap)
         taken, number = min(count, self._examples - self.count), self._passes
         self.count += taken
         self._passes += 1
 
         def at_map(found: LinearMap, compute: Compute) -> Tensor:
-            wanted = by_weight.get(name_of(found.weight), [])
+            wanted = by_dim.get((name_of(found.weight), found.input_dim), [])
             if not wanted or not taken:
                 return compute(found.x)
             # Its own view, so that its gradient is what comes through this reader.
@@ -160,22 +160,23 @@ class Listener:
 
 def _readers(
     model: nn.Module, groups: Iterable[PruneGroup]
-) -> Iterator[tuple[str, str, Int[Tensor, "units elements"], int]]:
-    """Weight, group, and which features of the weight's inputs belong to each unit."""
+) -> Iterator[tuple[str, int, str, Int[Tensor, "units elements"], int]]:
+    """Weight, dimension, group, and which features there belong to each unit."""
     first = first_names(model)
-    seen = set[tuple[str, str]]()
+    seen = set[tuple[str, int, str]]()
     for group in groups:
         for place in group.axes:
             weight = first.get(place.tensor)
-            if not place.is_read or weight is None or (weight, group.name) in seen:
+            reader = weight or "", place.dim, group.name
+            if not place.is_read or weight is None or reader in seen:
                 continue
             numbers = unit_numbers(place.axis, group.atom)
             elements = [
                 (numbers == unit).nonzero().flatten() for unit in range(group.size)
             ]
             if len({len(some) for some in elements}) == 1:
-                seen.add((weight, group.name))
-                yield weight, group.name, torch.stack(elements), len(numbers)
+                seen.add(reader)
+                yield *reader, torch.stack(elements), len(numbers)
 
 
 @final
@@ -184,6 +185,7 @@ class _Tap:
 
     Args:
         weight: Name of the reader's weight.
+        dim: The dimension of the weight that is summed over.
         group: Name of the group.
         elements: Which features belong to each unit.
         length: How many features there are, in each group of a grouped convolution.
@@ -193,12 +195,13 @@ class _Tap:
     def __init__(
         self,
         weight: str,
+        dim: int,
         group: str,
         elements: Int[Tensor, "units elements"],
         length: int,
         examples: int,
     ) -> None:
-        self.weight, self.group = weight, group
+        self.weight, self.dim, self.group = weight, dim, group
         self._elements, self._length, self._examples = elements, length, examples
         self._heard = dict[int, list[tuple[Tensor, Tensor]]]()
         self.rows = list[tuple[Tensor, Tensor, Tensor]]()

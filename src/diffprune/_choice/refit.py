@@ -189,12 +189,15 @@ def _uses(model: nn.Module, inputs: ExampleInputs) -> _Uses:
     """Watch one forward pass."""
     names, maps = names_of(model), Counter[str]()
     others, norms = set[str](), set[str]()
+    summed_over = dict[str, int]()
     made = dict[int, tuple[str, Tensor]]()
 
     def at_map(found: LinearMap, compute: Compute) -> Tensor:
         y, name = compute(found.x), names.get(id(found.weight))
         if name is not None:
             maps[name] += 1
+            if summed_over.setdefault(name, found.input_dim) != found.input_dim:
+                others.add(name)  # as a tied decoder has it
             made[id(y)] = name, y  # held, so that no other tensor gets its id
         return y
 

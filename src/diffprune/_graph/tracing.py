@@ -14,11 +14,12 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import torch
 from torch import Tensor, fx, nn
 from torch._dynamo.eval_frame import OptimizedModule
+from torch._ops import OpOverload
 from torch.export.graph_signature import InputKind
 from torch.func import functional_call
 from torch.nn.parallel import DistributedDataParallel
@@ -64,6 +65,13 @@ class Trace:
         return frozenset(self.tensor_names[node.name] for node in used)
 
     @property
+    def written(self) -> frozenset[str]:
+        """Names of the parameters and buffers that some op changes, `.data` or not."""
+        nodes = (node for node in self.graph.nodes if _writes(node.target))
+        bases = (_seen_through(node.args[0]).name for node in nodes)
+        return frozenset(self.tensor_names[n] for n in bases if n in self.tensor_names)
+
+    @property
     def devices(self) -> frozenset[torch.device]:
         """Where the parameters and buffers of the model are."""
         return frozenset(node.meta["val"].device for node in self._tensors())
@@ -72,6 +80,21 @@ class Trace:
         for node in self.graph.nodes:
             if node.op == "placeholder" and node.name in self.tensor_names:
                 yield node
+
+
+def _writes(target: object) -> bool:
+    """Whether an op changes its first argument, or asks if it may have other data."""
+    asks = torch.ops.aten._has_compatible_shallow_copy_type.default  # noqa: SLF001 - no public name
+    return isinstance(target, OpOverload) and (
+        target._schema.is_mutable or target is asks  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no public name
+    )
+
+
+def _seen_through(node: fx.Node) -> fx.Node:
+    """What a tensor is a part of that remembers no gradient, such as `x.data`."""
+    while node.target is torch.ops.aten.detach.default:
+        node = cast("fx.Node", node.args[0])
+    return node
 
 
 def call_arguments(inputs: ExampleInputs) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -36,6 +36,9 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> 
         model: Keeps its class and the names of its parameters.
         groups: Its groups.
         gates: A gate for each group to prune, by group name.
+
+    Raises:
+        ArgumentError: If the forward pass changes a weight that a gate would multiply.
     """
     gating, targets = Gating(gates), Targets(groups)
     for name in gates:
@@ -43,9 +46,23 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> 
             axis = groups.tensors[tensor][dim]
             factor = Factor(name, dim, axis, groups[name].atom)
             gating.add_factor(tensor, factor)
+    _check_kept(gating, groups)
     _home(model, gating).add_module(NAME, gating)
     _hook_(model, groups, gating)
     return gating
+
+
+def _check_kept(gating: Gating, groups: Groups) -> None:
+    """Refuse a change of a gated weight, in whose place another tensor stands then."""
+    tensors, traces = groups.solution.tensors, groups.solution.traces
+    written = {tensors[name] for trace in traces for name in trace.written}
+    if lost := [name for name in gating.sites() if tensors[name] in written]:
+        raise ArgumentError(
+            f"the forward pass changes `{lost[0]}` itself, as that of a momentum "
+            "encoder does, and a gate would multiply it, so the change would be lost."
+            "\nChange it outside of the forward pass, after `optimizer.step()`; or "
+            f"leave it as it is: `freeze=[{lost[0]!r}]`."
+        )
 
 
 @final
@@ -150,14 +167,17 @@ def gating_of(model: nn.Module) -> Gating:
 
 
 def _home(model: nn.Module, gating: Gating) -> nn.Module:
-    """A layer of the model for the gates to live in.
+    """The last layer with a gate, for all gates to live in.
 
-    Not the model itself: it may be a container that calls all its children.
+    They come behind nearly all parameters there: code that goes through parameters in
+    their order, as a momentum encoder does, still meets its own. Not the model itself:
+    it may be a container that calls all its children.
     """
-    for name in gating.sites():
-        path = name.rpartition(".")[0]
-        layer = model.get_submodule(path.partition(".parametrizations")[0])
-        if not isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict):
+    owners = (name.rpartition(".")[0] for name in gating.sites())
+    gated = {path.partition(".parametrizations")[0] for path in owners}
+    for path, layer in reversed([*model.named_modules(remove_duplicate=False)]):
+        is_container = isinstance(layer, nn.Sequential | nn.ModuleList | nn.ModuleDict)
+        if path in gated and not is_container:
             return layer
     return model
 

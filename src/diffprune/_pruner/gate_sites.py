@@ -353,8 +353,7 @@ def as_parameter(tensor: Tensor) -> Tensor:
         >>> isinstance(as_parameter(torch.ones(2) * 3), nn.Parameter)
         True
     """
-    if not torch.compiler.is_compiling():
-        tensor._is_param = True  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue] - torch's own mark
+    tensor._is_param = True  # noqa: SLF001  # pyright: ignore[reportAttributeAccessIssue] - torch's own mark
     return tensor
 
 

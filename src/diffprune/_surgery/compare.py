@@ -243,7 +243,10 @@ def outputs(
 
 @contextmanager
 def spared(model: nn.Module) -> Generator[None]:
-    """Let a model change copies of its buffers, and numbers that are put back."""
+    """Let a model change copies of its buffers, and numbers that are put back.
+
+    In train mode copies of untrained parameters, too, as a momentum encoder does.
+    """
     modules = list(model.modules())
     buffers = [dict(module._buffers) for module in modules]  # noqa: SLF001 - by reference
     numbers = [
@@ -254,9 +257,15 @@ def spared(model: nn.Module) -> Generator[None]:
     for module, held in zip(modules, buffers, strict=True):
         for name, tensor in held.items():
             module._buffers[name] = None if tensor is None else copies[tensor]  # noqa: SLF001
+    untrained = [p for p in model.parameters() if not p.requires_grad]
+    own = {p: p.data for p in untrained if model.training}
+    for parameter, values in own.items():
+        parameter.data = values.clone()
     try:
         yield
     finally:
+        for parameter, values in own.items():
+            parameter.data = values
         for module, held, known in zip(modules, buffers, numbers, strict=True):
             module._buffers.clear()  # noqa: SLF001
             module._buffers.update(held)  # noqa: SLF001

@@ -410,6 +410,12 @@ def _is_random(original: nn.Module, run: Trial, dtype: torch.dtype) -> bool:
     return not compare(run.returned, again, computed_in=types).is_equal
 
 
+_DIVIDES: Final = (
+    " The original returns NaN where the weights of removed units are zero: it divides "
+    "by them, perhaps by their own length. Write `/ (length + 1e-12)` there."
+)
+
+
 def _refusal(
     original: nn.Module, small: nn.Module, run: Trial, found: Comparison, kept: Layout
 ) -> RemovalError:
@@ -418,10 +424,12 @@ def _refusal(
     actual = record(small, inputs, training=training)
     where = first_disagreement(expected, actual, kept, tolerance(found.dtype))
     number = changed_number(original, small, inputs)
+    divides = any(bool(tensor.isnan().any()) for tensor in run.returned)
     return RemovalError(
         f"the smaller model computes something else{_when(run)}"
         f"{f', first in `{where}`' if where else ''}: {found.certificate}."
         f"{f' A width enters the arithmetic: {number}.' if number else ''}"
+        f"{_DIVIDES if divides else ''}"
         "\nNothing was changed; leave the layer out with `freeze=[...]`."
     )
 

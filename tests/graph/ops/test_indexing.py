@@ -49,6 +49,7 @@ BODIES = {
     ),
     "slice up to a number that is all": (lambda _, h: h[:, :8], {"first": 8}),
     "every second": (lambda _, h: h[:, ::2].repeat(1, 2), {}),
+    "only the shape of the first": (lambda _, h: h / h.mT[0].numel(), {"first": 8}),
     "one": (lambda _, h: h[:, 3].unsqueeze(1).expand(-1, 8), {}),
     "by number": (lambda _, h: h[:, [5, 1, 2, 7, 0, 4, 6, 3]], {}),
     "index_select": (lambda _, h: h.index_select(1, torch.arange(8)), {}),

@@ -10,6 +10,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The reduce argument:UserWarning"),
 ]
 ROWS = torch.tensor([1, 0])
+CORNER = torch.arange(16).view(2, 8) < 3
+NUMBERS = torch.ones(3, dtype=torch.float64)
 
 
 def columns(h):
@@ -44,6 +46,9 @@ ROW_WISE = {
     "assignment by a mask over axes": lambda _, h: masked(
         h.unsqueeze(1), torch.tensor([[True], [False]])
     ).squeeze(1),
+    "assignment of a number by a mask": lambda _, h: filled(h, h > 1),
+    "assignment of a number to rows": lambda _, h: filled(h, h.sum(1) > 0),
+    "assignment of a number to units": lambda _, h: filled(h.mT, h[0] > 1).mT,
     "index_put by rows of numbers": lambda _, h: h.index_put(
         (torch.tensor([[1], [0]]),), h[0]
     ),
@@ -63,7 +68,7 @@ SINGLE_UNITS = {
     "slice_scatter": lambda _, h: torch.slice_scatter(h, h[:, :2], 1, 3, 5),
     "select_scatter": lambda _, h: torch.select_scatter(h, h[:, 0], 1, 3),
     "assignment": lambda _, h: assigned(h.mT).mT,
-    "index_put anywhere": lambda _, h: h.index_put((h > 1,), h.new_zeros(())),
+    "index_put anywhere": lambda _, h: h.index_put((CORNER,), NUMBERS),
 }
 NOT_ZERO = {
     "index_fill": lambda _, h: h.index_fill(0, ROWS[:1], 1.0),
@@ -78,6 +83,12 @@ NOT_ZERO = {
 def assigned(h):
     out = h.clone()
     out[ROWS] = h[:2]
+    return out
+
+
+def filled(h, mask):
+    out = h.clone()
+    out[mask] = 0.5
     return out
 
 
@@ -127,8 +138,19 @@ def test_a_sum_over_units_that_were_written_is_exact(between, x):
 
 
 def test_a_mask_over_rows_and_units_keeps_them_whole(between, reason):
-    model = between(lambda m, h: m.last(h.index_put((h > 1,), h.new_zeros(()))))
+    model = between(lambda m, h: m.last(h.index_put((CORNER,), NUMBERS)))
     assert "picked by their position: `aten.index_put`" in reason(model)
+
+
+def test_a_sum_does_not_see_units_at_which_a_mask_is_false(between, reason, x):
+    def spread(compare):
+        def body(m, h):
+            return m.last(filled(h, compare(h)).sum(1, keepdim=True).expand(-1, 8))
+
+        return between(body)
+
+    assert check_removal(spread(lambda h: h > 0.1), x).model.first.out_features < 8
+    assert "summed over while nothing" in reason(spread(lambda h: h < 0.1))
 
 
 def test_what_is_assigned_may_have_leading_ones(between, sizes):

@@ -2,6 +2,7 @@
 
 import string
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Final
 
 import torch
@@ -14,7 +15,6 @@ from diffprune._graph.ops.zero_rules import (
     zero_rows,
 )
 from diffprune._graph.rule_api import (
-    AS_POSITIONS,
     SPATIAL,
     Anything,
     Axes,
@@ -109,11 +109,9 @@ def conv_transpose(
 
 def _window(call: Call, x: Value, weight: Value, channel: int) -> Axes:
     """Spatial axes of the output; a window slides over those of the input."""
-    for axis in x.axes[channel + 1 :]:
-        call.freeze(axis, AS_POSITIONS)
     for axis in weight.axes[2:]:
         call.freeze(axis, SPATIAL)
-    return call.frozen(SPATIAL, *call.shape[channel + 1 :])
+    return call.slid_along(x.axes[channel + 1 :], call.shape[channel + 1 :])
 
 
 def matmul(call: Call, x: Value, y: Value) -> Axes:
@@ -152,6 +150,13 @@ def outer(call: Call, x: Value, y: Value) -> Axes:
     """z[n, m] = x[n] y[m]."""
     del call
     return (*x.axes, *y.axes)
+
+
+def kron(call: Call, x: Value, y: Value) -> Axes:
+    """z[..., (n m)] = x[..., n] y[..., m], for every pair of axes from the last one."""
+    del call
+    pairs = zip_longest(reversed(x.axes), reversed(y.axes), fillvalue=())
+    return tuple((*mine, *theirs) for mine, theirs in pairs)[::-1]
 
 
 def tensordot(
@@ -283,6 +288,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     ),
     **dict.fromkeys((aten.addmm, aten.baddbmm), OpRule(addmm, zeros=_zero_sum)),
     **dict.fromkeys((aten.outer, aten.ger), OpRule(outer, zeros=zero_if_any)),
+    aten.kron: OpRule(kron, zeros=zero_if_any),
     aten.einsum: OpRule(einsum, zeros=zero_if_any),
     aten.tensordot: OpRule(tensordot, zeros=zero_if_any),
     aten.inner: OpRule(inner, zeros=zero_if_any),

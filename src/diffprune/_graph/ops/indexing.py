@@ -101,8 +101,8 @@ def narrow(call: Call, x: Value, dim: int, start: int | Value, length: int) -> A
 
 def select(call: Call, x: Value, dim: int, index: int) -> Axes:
     """One element of an axis; the axis is gone."""
-    del index
-    call.freeze(x.axes[dim], PICKED)
+    if call.is_used or index not in (0, -1):  # not where `x[0].numel()` is all
+        call.freeze(x.axes[dim], PICKED)
     dim %= len(x.axes)
     return (*x.axes[:dim], *x.axes[dim + 1 :])
 

@@ -5,6 +5,7 @@ only those without the tag.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 import torch
@@ -52,20 +53,24 @@ def glu(call: Call, x: Value, dim: int = -1) -> Axes:
 
 ELEMENTWISE: Final = OpRule(elementwise, zeros=zero_if_tried)
 _RECTIFIER = OpRule(elementwise, zeros=zero_if_tried, passes_scale=True)
-_COPY = OpRule(same, zeros=zero_if_first, passes_scale=True, may_return_input=True)
-_SAMPLE = OpRule(same, zeros=zero_if_first, may_return_input=True)
-_FILL = OpRule(same, may_return_input=True)
-_ZERO = OpRule(same, zeros=always_zero, may_return_input=True)
+_COPY = OpRule(same, zeros=zero_if_first, passes_scale=True)
+_COPY_IF_NEEDED = replace(_COPY, may_return_input=True)
+_SAMPLE = OpRule(same, zeros=zero_if_first)
+_FILL = OpRule(same)
+_ZERO = OpRule(same, zeros=always_zero)
 
 _COPIES = (
-    aten.dropout, aten.feature_dropout, aten.native_dropout, aten.clone,
-    aten.contiguous, aten.detach, aten.detach_, aten.to, aten._to_copy,
-    aten.type_as, aten.lift_fresh_copy, aten.rrelu, aten._assert_tensor_metadata,
+    aten.native_dropout, aten.clone, aten._to_copy, aten.lift_fresh_copy, aten.rrelu,
+    aten._assert_tensor_metadata,
+)  # fmt: skip
+_COPIES_IF_NEEDED = (
+    aten.dropout, aten.feature_dropout, aten.contiguous, aten.detach, aten.detach_,
+    aten.to, aten.type_as,
 )  # fmt: skip
 _SAMPLES = (aten.bernoulli, aten.nan_to_num)
-# In training the two dropouts add a constant: zeros stay zeros in eval mode alone.
+# In training they add a constant: zeros stay zeros in eval mode alone.
+_ALPHA_DROPOUTS = (aten.alpha_dropout, aten.feature_alpha_dropout)
 _FILLS = (
-    aten.alpha_dropout, aten.feature_alpha_dropout,
     aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like, aten.randn_like,
     aten.fill,
 )  # fmt: skip
@@ -84,10 +89,12 @@ _UNTAGGED = (
 
 RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_COPIES, _COPY),
+    **dict.fromkeys(_COPIES_IF_NEEDED, _COPY_IF_NEEDED),
     **dict.fromkeys(_SAMPLES, _SAMPLE),
+    **dict.fromkeys(_ALPHA_DROPOUTS, replace(_FILL, may_return_input=True)),
     **dict.fromkeys(_FILLS, _FILL),
     **dict.fromkeys((aten.zeros_like, aten.zero), _ZERO),
-    **dict.fromkeys(_DRAWS, OpRule(elementwise, may_return_input=True)),
+    **dict.fromkeys(_DRAWS, OpRule(elementwise)),
     **dict.fromkeys(_UNTAGGED, ELEMENTWISE),
     **dict.fromkeys((aten.relu, aten.leaky_relu), _RECTIFIER),
     aten.mul: OpRule(elementwise, zeros=zero_if_any),

@@ -5,7 +5,7 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.ops.zero_rules import zero_if_first
+from diffprune._graph.ops.zero_rules import zero_if_all, zero_if_first
 from diffprune._graph.rule_api import (
     Anything,
     Axes,
@@ -194,12 +194,12 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_AVERAGES, OpRule(average, zeros=zero_if_first)),
     **dict.fromkeys(_STATISTICS, OpRule(statistic, zeros=zero_if_first)),
     **dict.fromkeys(_NOT_ZERO, OpRule(statistic)),
-    **dict.fromkeys((aten.max, aten.min), OpRule(extremum)),
-    aten.topk: OpRule(topk),
+    **dict.fromkeys((aten.max, aten.min), OpRule(extremum, zeros=zero_if_all)),
+    aten.topk: OpRule(topk, zeros=zero_if_first),
     **dict.fromkeys(
         (aten.quantile, aten.nanquantile), OpRule(ranked, zeros=zero_if_first)
     ),
-    aten.kthvalue: OpRule(smallest),
+    aten.kthvalue: OpRule(smallest, zeros=zero_if_first),
     aten.pairwise_distance: OpRule(apart),
     aten.cdist: OpRule(distances),
     aten.dist: OpRule(distance),

@@ -31,9 +31,7 @@ _RANK: Final = re.compile(r"([123])d")
 def resample(call: Call, x: Value, *_args: Anything, **_more: Anything) -> Axes:
     """Pooling, interpolation: new spatial axes, channels as they were."""
     first_spatial = len(x.axes) - int(_RANK.findall(call.where.op)[0])
-    for axis in x.axes[first_spatial:]:
-        call.freeze(axis, AS_POSITIONS)
-    spatial = call.frozen(SPATIAL, *call.shape[first_spatial:])
+    spatial = call.slid_along(x.axes[first_spatial:], call.shape[first_spatial:])
     return (*x.axes[:first_spatial], *spatial)
 
 

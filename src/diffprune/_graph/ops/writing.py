@@ -6,9 +6,9 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.axes import Atom, size
+from diffprune._graph.axes import Atom, Axis, size
 from diffprune._graph.ops.indexing import PICKED, along, indexed_dims, is_one_block
-from diffprune._graph.ops.zero_rules import all_of, zero_if_first
+from diffprune._graph.ops.zero_rules import all_of, any_of, zero_if_first
 from diffprune._graph.rule_api import (
     Anything,
     Axes,
@@ -77,20 +77,34 @@ def put(
     *_accumulate: Anything,
 ) -> Axes:  # fmt: skip
     """x, with values at numbered places of some axes; axes without numbers stay."""
+    pairs = _axes_and_written(x, indices, values)
+    places = [written for axis, written in pairs if axis is None]
+    given = [picks for picks in indices if picks is not None]
+    is_fill = len(given) == 1 and given[0].is_mask and not any(places)
+    for nth, dim in enumerate(indexed_dims(indices)):
+        if is_fill:  # the same value wherever the mask is true, as in `masked_fill`
+            call.unify(x.axes[dim], given[0].axes[nth])
+        else:
+            call.freeze(x.axes[dim], PICKED)
+    for written in places:
+        call.freeze(written, PICKED)
+    for axis, written in pairs:
+        if axis is not None and size(axis) == size(written):
+            call.unify(axis, written)
+    return x.axes
+
+
+def _axes_and_written(
+    x: Value, indices: Sequence[Value | None], values: Value
+) -> list[tuple[Axis | None, Axis]]:
+    """The axis of x that each axis of the values lies on; None for picked places."""
+    indexed = indexed_dims(indices)
     given = [picks for picks in indices if picks is not None]
     picked = max(1 if picks.is_mask else len(picks.axes) for picks in given)
-    indexed = indexed_dims(indices)
-    for dim in indexed:
-        call.freeze(x.axes[dim], PICKED)
     kept = [axis for dim, axis in enumerate(x.axes) if dim not in indexed]
     first = indexed[0] if is_one_block(indexed) else 0
     target = [*kept[:first], *[None] * picked, *kept[first:]]
-    for axis, written in zip(reversed(target), reversed(values.axes), strict=False):
-        if axis is None:
-            call.freeze(written, PICKED)
-        elif size(axis) == size(written):
-            call.unify(axis, written)
-    return x.axes
+    return [*zip(reversed(target), reversed(values.axes), strict=False)]
 
 
 def zero_if_written(
@@ -101,6 +115,13 @@ def zero_if_written(
     if not isinstance(written, Value):
         return zero_if_first(zeros, step) if written == 0 else {}
     return all_of(zeros.of(value) for value in (step.inputs[0], written))
+
+
+def zero_if_put(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
+    """Zero where the tensor is, and where zero or nothing is written."""
+    x, indices, values = step.args[:3]
+    masks = [picks for picks in indices if picks is not None and picks.is_mask]
+    return all_of([zeros.of(x), any_of(map(zeros.of, [values, *masks]))])
 
 
 def _rule(axes: AxesRule, written: int) -> OpRule:
@@ -115,5 +136,5 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_SCATTERED, _rule(scattered, 3)),
     aten.slice_scatter: _rule(part, 1),
     aten.select_scatter: _rule(row, 1),
-    aten.index_put: _rule(put, 2),
+    aten.index_put: OpRule(put, zeros=zero_if_put),
 }
