@@ -23,7 +23,8 @@ from paper.tables.frontier_table import Point, points, read_frontier
 from paper.tables.wide_resnet_table import WRN_10_2
 
 PICTURES: Final = ROOT / "docs" / "assets"
-_KINDS: Final = {"published": "#888888", "diffprune": "#cc5522"}
+_PUBLISHED, _OURS, _SPARSE = "published", "diffprune", "diffprune, weights one by one"
+_KINDS: Final = {_PUBLISHED: "#888888", _OURS: "#cc5522", _SPARSE: "#4477aa"}
 _COLOURS: Final = ("#555555", "#4477aa", "#cc5522", "#99bbdd", "#eeaa88")
 _NAMES: Final = WRN_10_2.labels()
 _COSTS: Final = {"weights": "weights", "macs": "multiply-adds", "error": "error, %"}
@@ -126,9 +127,8 @@ def frontier_rows(found: Sequence[Point], cost: str) -> Iterator[dict[str, Any]]
     for point in found:
         beaten = any(_beats(other, point, cost) for other in published)
         is_named = not point.is_ours and not beaten
-        kind = "diffprune" if point.is_ours else "published"
         name = point.name if is_named else ""
-        yield {**asdict(point), "kind": kind, "name": name}
+        yield {**asdict(point), "kind": _whose(point), "name": name}
 
 
 def table1_chart(found: Mapping[str, Sequence[Result]]) -> alt.HConcatChart:
@@ -214,6 +214,12 @@ def _panel(
     above = base.mark_text(align="left", dx=-4, dy=-9, fontSize=11)
     names = above.encode(text="name:N", color=alt.value("#444444"))
     return (base.mark_circle(size=50) + names).properties(width=300, height=300)
+
+
+def _whose(point: Point) -> str:
+    if not point.is_ours:
+        return _PUBLISHED
+    return _SPARSE if point.weights < point.tensors else _OURS
 
 
 def _kind(one: Result) -> str:

@@ -16,11 +16,22 @@ from paper.records import RESULTS, read_records
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A network, whoever made it; its costs follow from its architecture."""
+    """A network, whoever made it; its costs follow from its architecture.
+
+    Attributes:
+        name: Who made it.
+        architecture: Its units.
+        weights: Those that are not zero.
+        tensors: Numbers in the tensors of weights: as many, unless single ones left.
+        macs: Multiply-adds of the tensors as they are.
+        error: On the test images, in percent.
+        is_ours: Whether it was made here.
+    """
 
     name: str
     architecture: str
     weights: int
+    tensors: int
     macs: int
     error: float
     is_ours: bool
@@ -80,6 +91,7 @@ def _point(name: str, widths: Widths, error: float, *, is_ours: bool = False) ->
         name=name,
         architecture=str(widths),
         weights=widths.weights,
+        tensors=widths.weights,
         macs=widths.macs,
         error=error,
         is_ours=is_ours,
@@ -95,9 +107,14 @@ def frontier_table(found: Sequence[Point]) -> Table:
         shown.add_row(
             point.name,
             point.architecture,
-            f"{point.weights:,}",
+            _counted(point),
             f"{point.macs:,}",
             f"{point.error:.2f}",
             style="bold" if point.is_ours else None,
         )
     return shown
+
+
+def _counted(point: Point) -> str:
+    whole = f" of {point.tensors:,}" if point.weights < point.tensors else ""
+    return f"{point.weights:,}{whole}"

@@ -54,19 +54,21 @@ def test_a_picture_without_a_specification_is_an_error(tmp_path):
 
 
 def test_what_is_published_and_not_beaten_has_a_name():
-    def point(name, weights, error, *, is_ours=False):
+    def point(name, weights, error, *, tensors=3, is_ours=False):
         return Point(
-            name=name, architecture="", weights=weights, macs=1, error=error,
-            is_ours=is_ours,
+            name=name, architecture="", weights=weights, tensors=tensors, macs=1,
+            error=error, is_ours=is_ours,
         )  # fmt: skip
 
     points = [
         point("small", 1, 2.0), point("beaten", 3, 2.0), point("good", 3, 1.0),
-        point("ours", 1, 0.5, is_ours=True),
+        point("ours", 3, 0.5, is_ours=True),
+        point("sparse", 3, 0.5, tensors=9, is_ours=True),
     ]  # fmt: skip
     found = list(frontier_rows(points, "weights"))
-    assert [row["name"] for row in found] == ["small", "", "good", ""]
-    assert found[-1]["kind"] == "diffprune"
+    assert [row["name"] for row in found] == ["small", "", "good", "", ""]
+    kinds = [row["kind"] for row in found[-2:]]
+    assert kinds == ["diffprune", "diffprune, weights one by one"]
 
 
 def test_every_epoch_of_every_run_is_a_point():

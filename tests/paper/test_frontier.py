@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from rich.console import Console
 
 import diffprune as dp
 from diffprune.errors import ArgumentError
@@ -11,7 +12,7 @@ from diffprune.lab import read_run
 from diffprune.lab.image_batches import Examples, Split
 from paper import frontier, teaching
 from paper.models.lenet5 import LeNet5, folded_
-from paper.tables.frontier_table import points
+from paper.tables.frontier_table import frontier_table, points
 
 
 @pytest.fixture
@@ -95,6 +96,11 @@ def test_weights_leave_one_by_one_where_that_is_the_aim(short):
     assert first.architecture == last.architecture == "3-18-288-64"
     assert (first.weights, last.weights) == (20_497, 2_700)
     assert first.macs == last.macs < 150_000
+    assert last.tensors == first.weights
+    terminal = Console(width=120)
+    with terminal.capture() as shown:
+        terminal.print(frontier_table([last]))
+    assert "2,700 of 20,497" in shown.get()
     small = dp.load_pruned(LeNet5(), short / "runs/sparse-seed0-again")
     weights = [p for p in small.parameters() if p.ndim > 1]
     assert sum(int(p.count_nonzero()) for p in weights) == 2_700
