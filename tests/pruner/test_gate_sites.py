@@ -155,3 +155,24 @@ def test_a_forward_that_changes_what_a_gate_would_multiply_is_refused(is_reassig
 
     with pytest.raises(ArgumentError, match=r"changes `slow\.2\.weight` itself"):
         dp.Pruner(MomentumEncoder(), torch.rand(4, 3), strength=1e-3)
+
+
+def test_a_codebook_that_the_forward_changes_is_refused():
+    class Codebook(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encode, self.decode = nn.Linear(3, 5), nn.Linear(5, 2)
+            self.codes = nn.Parameter(torch.rand(7, 5), requires_grad=False)
+
+        def forward(self, x):
+            h = self.encode(x).relu()
+            if self.training:
+                self.codes.data.lerp_(h.detach().mean(0).expand_as(self.codes), 0.1)
+            nearest = torch.cdist(h, self.codes).argmin(dim=1)
+            return self.decode(h + (self.codes[nearest] - h).detach())
+
+    x = torch.rand(4, 3)
+    with pytest.raises(ArgumentError, match=r"freeze=\['codes'\]"):
+        dp.Pruner(Codebook(), x, strength=1e-3)
+    with pytest.raises(ArgumentError, match="asked for with freeze='codes'"):
+        dp.Pruner(Codebook(), x, strength=1e-3, freeze=["codes"])
