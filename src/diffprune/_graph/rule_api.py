@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from torch._ops import OpOverload, OpOverloadPacket
 
 from diffprune._core.door import check_fields
-from diffprune._graph.axes import Algebra, Atom, Axis, MisalignedError, atoms, size
+from diffprune._graph.axes import Algebra, Atom, Axis, MisalignedError, size
 from diffprune._graph.int_tracking import Source
 
 Axes: TypeAlias = tuple[Axis, ...]
@@ -240,19 +240,6 @@ class Call:
             'No removal is exact here; only `norms="narrow"`, as in `shrink`, cuts it.'
         )
         self.facts.coupled.append((axis, Frozen(why, self.where, fix)))
-
-    def slid_along(self, axes: Axes, lengths: Sequence[int]) -> Axes:
-        """Make the positions that a window has along axes, whose units are positions.
-
-        Where these are channels, the reason says so, also of what is made of them.
-        """
-        out = list[Axis]()
-        for axis, length in zip(axes, lengths, strict=True):
-            self.freeze(axis, AS_POSITIONS)
-            found = map(self.algebra.reason, atoms(self.algebra.resolve(axis)))
-            are_channels = any(r is not None and r.why == AS_POSITIONS for r in found)
-            out += self.frozen(AS_POSITIONS if are_channels else SPATIAL, length)
-        return tuple(out)
 
     def require(self, length: int, axis: Axis, *, last: bool = False) -> None:
         """Say that an integer argument must equal the length of the axis.

@@ -8,6 +8,7 @@ from typing import Final
 import torch
 
 from diffprune._graph.axes import Atom, size
+from diffprune._graph.ops.spatial import slid_along
 from diffprune._graph.ops.zero_rules import (
     all_of,
     any_of,
@@ -111,7 +112,7 @@ def _window(call: Call, x: Value, weight: Value, channel: int) -> Axes:
     """Spatial axes of the output; a window slides over those of the input."""
     for axis in weight.axes[2:]:
         call.freeze(axis, SPATIAL)
-    return call.slid_along(x.axes[channel + 1 :], call.shape[channel + 1 :])
+    return slid_along(call, x.axes[channel + 1 :], call.shape[channel + 1 :])
 
 
 def matmul(call: Call, x: Value, y: Value) -> Axes:

@@ -31,8 +31,22 @@ _RANK: Final = re.compile(r"([123])d")
 def resample(call: Call, x: Value, *_args: Anything, **_more: Anything) -> Axes:
     """Pooling, interpolation: new spatial axes, channels as they were."""
     first_spatial = len(x.axes) - int(_RANK.findall(call.where.op)[0])
-    spatial = call.slid_along(x.axes[first_spatial:], call.shape[first_spatial:])
+    spatial = slid_along(call, x.axes[first_spatial:], call.shape[first_spatial:])
     return (*x.axes[:first_spatial], *spatial)
+
+
+def slid_along(call: Call, axes: Axes, lengths: Sequence[int]) -> Axes:
+    """The positions that a window has along axes, whose units are positions.
+
+    Where these are channels, the reason says so, also of what is made of them.
+    """
+    out = list[Axis]()
+    for axis, length in zip(axes, lengths, strict=True):
+        call.freeze(axis, AS_POSITIONS)
+        found = map(call.algebra.reason, atoms(call.algebra.resolve(axis)))
+        are_channels = any(r is not None and r.why == AS_POSITIONS for r in found)
+        out += call.frozen(AS_POSITIONS if are_channels else SPATIAL, length)
+    return tuple(out)
 
 
 def pad(
