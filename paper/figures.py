@@ -117,7 +117,7 @@ def frontier_chart(found: Sequence[Point]) -> alt.HConcatChart:
         .properties(background="white")
         .configure_view(stroke=None)
         .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal")
-        .configure_legend(labelFontSize=13, orient="top")
+        .configure_legend(labelFontSize=13, labelLimit=240, orient="top")
     )
 
 
