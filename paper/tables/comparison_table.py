@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +15,7 @@ from paper.comparison.systems import ALL
 from paper.models.lenet5 import DENSE, Widths
 from paper.published import Published, lenet5_on_mnist
 from paper.records import read_records
-from paper.tables.layout import empty_table
+from paper.tables.layout import empty_table, mean_row
 
 _SAME: Final = {
     "lenet5-dense": "dense",
@@ -113,8 +114,13 @@ def comparison_table(runs: Sequence[Run]) -> Table:
     for label, found in results(runs).items():
         if not any(result.where == "published" for result in found):
             table.add_row(label)
-        for result in found:
-            table.add_row(*_cells(result))
+        for epochs, several in groupby(found, lambda result: result.epochs):
+            same = list(several)
+            for result in same:
+                table.add_row(*_cells(result))
+            errors = [result.error for result in same]
+            for cells in mean_row(errors, empty=4, title=f"  mean, {epochs} epochs"):
+                table.add_row(*cells)
         table.add_section()
     return table
 

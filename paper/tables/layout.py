@@ -3,7 +3,8 @@
 A number that is cut is no number.
 """
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 
 from rich import box
 from rich.table import Table
@@ -27,3 +28,21 @@ def empty_table(
     for heading in headings:
         table.add_column(heading, justify="right", no_wrap=True)
     return table
+
+
+def mean_row(
+    errors: Sequence[float], *, empty: int, title: str = "mean"
+) -> Iterator[tuple[str, ...]]:
+    """Yield the mean of the errors of several runs; nothing, if there is one run.
+
+    Args:
+        errors: In per cent.
+        empty: Cells between the title and the error.
+        title: What the row is called.
+
+    Examples:
+        >>> list(mean_row([1.0, 0.5], empty=1))
+        [('mean', '', '0.75')]
+    """
+    if len(errors) > 1:
+        yield title, *[""] * empty, f"{statistics.mean(errors):.2f}"

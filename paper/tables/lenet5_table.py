@@ -1,6 +1,5 @@
 """Table 1 of the paper next to our runs of it: from runs to a table for a terminal."""
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +23,7 @@ from paper.lenet5_recipes import (
     table1_teacher,
 )
 from paper.models.lenet5 import DENSE, Widths
-from paper.tables.layout import empty_table
+from paper.tables.layout import empty_table, mean_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,9 +144,8 @@ def _as_small(run: Run, paper: Widths) -> Epoch | None:
 
 
 def _mean(epochs: Sequence[Epoch]) -> Iterator[tuple[str, ...]]:
-    if len(epochs) > 1:
-        mean = statistics.mean(epoch.test_error for epoch in epochs)
-        yield "  mean", "", "", f"{mean:.2f}"
+    errors = [epoch.test_error for epoch in epochs]
+    return mean_row(errors, empty=2, title="  mean")
 
 
 def _pairs(runs: Sequence[Run]) -> Iterator[tuple[Run, Run | None]]:

@@ -1,6 +1,5 @@
 """Section 4.2 of the paper next to our small runs: from runs to a table."""
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -11,7 +10,7 @@ from diffprune.lab import Run
 from diffprune.lab.formatting import architecture, short
 from paper import wide_resnet_recipes as r
 from paper.recipe_parts import MakeRecipe
-from paper.tables.layout import empty_table
+from paper.tables.layout import empty_table, mean_row
 
 Widths = Sequence[Sequence[tuple[int, int]]]
 """By group and block: hidden units, and those of the sum."""
@@ -188,9 +187,8 @@ def _rows(network: SmallNetwork, runs: Sequence[Run]) -> Iterator[tuple[str, ...
             again = ", again" if seed in seeds[:number] else ""
             shown = f"    seed {seed}{again}" if number else f"  {label}"
             yield _ours(shown, run, network.macs)
-        if len(same) > 1:
-            mean = statistics.mean(run.epochs[-1].test_error for run in same)
-            yield "    mean", "", f"{mean:.2f}"
+        errors = [run.epochs[-1].test_error for run in same]
+        yield from mean_row(errors, empty=1, title="    mean")
 
 
 def _ours(label: str, run: Run, whole: int) -> tuple[str, ...]:

@@ -37,6 +37,14 @@ def test_a_run_stands_below_what_is_published(make, lines_of):
     )
 
 
+def test_seeds_of_one_length_have_a_mean(make, lines_of):
+    l0 = METHODS["l0"].asked
+    runs = [make(l0(0, 4), error=2.0), make(l0(1, 4), error=3.0), make(l0(0, 6))]
+    lines = lines_of(comparison_table(runs), 130)
+    (mean,) = [line for line in lines if "mean, " in line]
+    assert mean.split() == ["mean,", "4", "epochs", "2.50"]
+
+
 def test_every_system_has_its_section(make, lines_of):
     text = "\n".join(lines_of(comparison_table([make(METHODS["l0"].asked(0, 4))]), 130))
     assert all(method.label in text for method in ALL)
