@@ -63,8 +63,8 @@ class ConstrainedGate(BaseGate):
 
     def keep_(self, mask: Tensor) -> None:
         """Forget the units outside `mask`; they go on counting as closed."""
+        super().keep_(mask)  # while the gate within still has all that it counts
         self.gate.keep_(mask)
-        super().keep_(torch.ones(self.size, dtype=torch.bool, device=mask.device))
 
     def violation(self) -> Float[Tensor, " 1"]:
         """How far the expected share of open units is above the limit."""

@@ -189,6 +189,30 @@ def test_a_gate_that_was_not_cut_whole_is_named(x, make, is_placed, is_final):
     assert {gate.size for gate in pruner.gates.values()} == {8, 7}
 
 
+class Holding(Scale):
+    """It is cut after the gate that it holds, and counts that one's units."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.gate = Scale(size)
+
+    size = property(lambda self: self.gate.size)
+
+    def keep_(self, mask):
+        self.gate.keep_(mask)
+        super().keep_(mask)
+
+
+@pytest.mark.parametrize("is_placed", [True, False])
+def test_a_gate_that_fails_as_it_is_cut_is_named(x, is_placed):
+    pruner = pruner_of(Holding, x, is_placed=is_placed)
+    close(pruner, 1)
+    with pytest.raises(RemovalError, match=r"`keep_` of the gate of.*failed(.|\n)*first"):
+        pruner.remove_closed_()
+    assert pruner.model.a.out_features == 8
+    assert {gate.gate.size for gate in pruner.gates.values()} == {8, 7}
+
+
 class Columns(Scale):
     """Its units are the columns of its parameter."""
 

@@ -130,7 +130,8 @@ def keep_gates_(gates: Mapping[str, GateLike], keep: Mapping[str, Keep]) -> None
     """Cut gates that lose units, with gradients that may be accumulating.
 
     Raises:
-        RemovalError: If no optimizer could follow what becomes of their parameters.
+        RemovalError: If one cannot be cut, or if no optimizer could follow what becomes
+            of its parameters.
     """
     for name, gate in gates.items():
         if not keep[name].all():
@@ -140,7 +141,14 @@ def keep_gates_(gates: Mapping[str, GateLike], keep: Mapping[str, Keep]) -> None
 def _keep_gate_(name: str, gate: GateLike, keep: Keep) -> None:
     before = dict(gate.named_parameters())
     shapes = {key: old.shape for key, old in before.items()}
-    gate.keep_(keep.to(gate.is_open().device))  # it may have no parameter
+    try:
+        gate.keep_(keep.to(gate.is_open().device))  # it may have no parameter
+    except Exception as error:
+        raise RemovalError(
+            f"`keep_` of the gate of `{name}`, a {type(gate).__name__}, failed: "
+            f"{type(error).__name__}: {error}\nA gate that holds another one cuts "
+            "itself first: `super().keep_(mask)`, then `self.gate.keep_(mask)`."
+        ) from error
     for key, new in gate.named_parameters():
         old = before.get(key)
         if new is old and new.shape == shapes[key]:

@@ -32,6 +32,32 @@ def test_removed_units_count_as_closed():
     assert gate.violation().item() == pytest.approx(before, abs=0.04)
 
 
+def test_elements_follow_the_units_that_they_belong_to():
+    gate = ConstrainedGate(4, density=0.5).eval()
+    gate.index = torch.tensor([1, 3, 3])  # as after a removal: two units are not read
+    gate.gate.log_alpha.data.copy_(torch.tensor([-9.0, 1.0, 9.0, 2.0]))
+    expected = gate(torch.ones(1, 3))
+    gate.keep_(gate.is_open())
+    assert gate.index.tolist() == [0, 2, 2]
+    assert torch.equal(gate(torch.ones(1, 3)), expected)
+
+
+def test_units_of_a_narrowed_stream_close_one_by_one():
+    torch.manual_seed(0)
+    layers = (
+        nn.Conv2d(1, 3, 3), nn.ReLU(), ConstrainedGate(3, density=0.5), nn.Flatten(),
+        ConstrainedGate(12, density=0.5), nn.Linear(12, 2),
+    )  # fmt: skip
+    model = nn.Sequential(*layers).eval()
+    x = torch.randn(5, 1, 4, 4)
+    pruner = dp.Pruner(model, x, strength=1.0)
+    for logits, unit in ((layers[2].gate, 0), (layers[4].gate, 11)):
+        logits.log_alpha.data[unit] = -9.0
+        expected = model(x)
+        pruner.finalize() if unit else pruner.remove_closed_()
+        torch.testing.assert_close(model(x), expected)
+
+
 def test_densities_are_met_in_training():
     torch.manual_seed(0)
     layers = nn.Linear(5, 20), nn.ReLU(), ConstrainedGate(20, density=0.3, dual_lr=0.5)
