@@ -207,7 +207,9 @@ class Holding(Scale):
 def test_a_gate_that_fails_as_it_is_cut_is_named(x, is_placed):
     pruner = pruner_of(Holding, x, is_placed=is_placed)
     close(pruner, 1)
-    with pytest.raises(RemovalError, match=r"`keep_` of the gate of.*failed(.|\n)*first"):
+    with pytest.raises(
+        RemovalError, match=r"`keep_` of the gate of.*failed(.|\n)*first"
+    ):
         pruner.remove_closed_()
     assert pruner.model.a.out_features == 8
     assert {gate.gate.size for gate in pruner.gates.values()} == {8, 7}
