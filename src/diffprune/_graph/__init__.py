@@ -8,6 +8,7 @@ from diffprune._graph.axes import (
     Axis as Axis,
     Cat as Cat,
     atoms as atoms,
+    atoms_of as atoms_of,
     count as count,
     mask as mask,
     rearranged as rearranged,

@@ -16,7 +16,7 @@ from diffprune._core.arguments import shown
 from diffprune._core.door import door
 from diffprune._core.shown import Shown
 from diffprune._core.types import Bool
-from diffprune._graph.axes import Atom, Axis, atoms, volume
+from diffprune._graph.axes import Atom, Axis, atoms, atoms_of, volume
 from diffprune._graph.infer import Solution
 from diffprune._graph.int_tracking import Attribute
 from diffprune._graph.rule_api import SPATIAL, Axes, Frozen, Product
@@ -354,7 +354,7 @@ def _labels(same: Sequence[Atom], roles: Mapping[Atom, str]) -> dict[Atom, str]:
 
 
 def _atoms_of(solution: Solution, axes: Sequence[Axis]) -> set[Atom]:
-    return {atom for axis in axes for atom in atoms(solution.algebra.resolve(axis))}
+    return atoms_of(map(solution.algebra.resolve, axes))
 
 
 def _per_unit(everything: Iterable[Axes]) -> dict[Atom, int]:
@@ -362,7 +362,7 @@ def _per_unit(everything: Iterable[Axes]) -> dict[Atom, int]:
     found: dict[Atom, int] = {}
     for axes in everything:
         whole = volume(axes, {})
-        for atom in dict.fromkeys(atom for axis in axes for atom in atoms(axis)):
+        for atom in atoms_of(axes):
             less = volume(axes, {atom: atom.size - 1})
             found[atom] = found.get(atom, 0) + whole - less
     return found

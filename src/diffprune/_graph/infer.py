@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
-from diffprune._graph.axes import Algebra, Atom, Axis, atoms
+from diffprune._graph.axes import Algebra, Atom, Axis, atoms, atoms_of
 from diffprune._graph.compositions import spell_out_
 from diffprune._graph.int_tracking import labels, token
 from diffprune._graph.lines import line_of
@@ -62,6 +62,10 @@ class Solution:
         """Axes of a value in terms of final atoms."""
         return tuple(map(self.algebra.resolve, value.axes))
 
+    def atoms(self, value: Value) -> set[Atom]:
+        """The final atoms of a value."""
+        return atoms_of(self.axes(value))
+
     def parameters(self) -> list[Axes]:
         """Axes of every parameter; a tied one counts once."""
         values = dict.fromkeys(self.tensors[name] for name in self.parameter_names)
@@ -77,8 +81,7 @@ class Solution:
 
     def coupled(self) -> set[Atom]:
         """Atoms that norms take their statistics over."""
-        found = (self.algebra.resolve(axis) for axis, _ in self.facts.coupled)
-        return {atom for axis in found for atom in atoms(axis)}
+        return atoms_of(self.algebra.resolve(axis) for axis, _ in self.facts.coupled)
 
     def free(self, axis: Axis) -> list[Atom]:
         """Atoms of the axis that may be cut."""

@@ -14,7 +14,15 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
-from diffprune._graph.axes import Atom, Axis, MisalignedError, atoms, count, size
+from diffprune._graph.axes import (
+    Atom,
+    Axis,
+    MisalignedError,
+    atoms,
+    atoms_of,
+    count,
+    size,
+)
 from diffprune._graph.infer import Solution
 from diffprune._graph.int_tracking import (
     Attribute,
@@ -188,7 +196,7 @@ class _Settler:
         """
         algebra, tensors = self.solution.algebra, self.solution.tensors.values()
         held = [algebra.resolve(axis) for value in tensors for axis in value.axes]
-        known = {atom for axis in held for atom in atoms(axis)}
+        known = atoms_of(held)
         for use in self.solution.facts.size_uses:
             parts = {*atoms(algebra.resolve(use.axis))}
             if parts <= known and self._follows_an_input(use, known):

@@ -89,13 +89,13 @@ class Constants:
         """Constant units of each atom of a value."""
         if value not in self._independent:
             return self._known.get(value, {})
-        everywhere = self._atoms(value)
+        everywhere = self._solution.atoms(value)
         return {atom: torch.ones(atom.size, dtype=torch.bool) for atom in everywhere}
 
     def _spread(self, step: Step) -> None:
         is_independent = all(value in self._independent for value in step.inputs)
         found = {
-            output: {atom: self._constant(step, atom) for atom in self._atoms(output)}
+            output: {a: self._constant(step, a) for a in self._solution.atoms(output)}
             for output in step.outputs
         }
         for other in self._memory.rewritten(step):
@@ -106,9 +106,6 @@ class Constants:
             self._independent.update(step.outputs)
         for output, units in found.items():
             self._known[output] = {atom: m for atom, m in units.items() if m.any()}
-
-    def _atoms(self, value: Value) -> set[Atom]:
-        return {atom for axis in self._solution.axes(value) for atom in atoms(axis)}
 
     def _constant(self, step: Step, atom: Atom) -> Bool[Tensor, " units"]:
         inherited = [self._inherited(value, atom) for value in step.inputs]
