@@ -9,7 +9,6 @@ passed to carries a note of their sources.
 """
 
 import functools
-import linecache
 import operator
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from diffprune._graph.lines import note_line_
+from diffprune._graph.lines import as_text, note_line_
 from diffprune._graph.memories import no_memories
 
 _WIDTH_TUPLES: Final = ("normalized_shape",)  # of torch's layers, those with widths
@@ -205,8 +204,7 @@ def _asking_line() -> str:
         frame = frame.f_back
     if frame is None or frame.f_code.co_filename.startswith(_TORCH):
         return ""
-    path, number = frame.f_code.co_filename, frame.f_lineno
-    return f"{Path(path).name}:{number}: {linecache.getline(path, number).strip()}"
+    return as_text(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _as_number(name: str) -> Callable[..., Any]:
@@ -265,17 +263,19 @@ class TrackedInt(int):
     __xor__, __rxor__ = _as_number("__xor__"), _as_number("__rxor__")
     __rlshift__, __rrshift__ = _as_number("__rlshift__"), _as_number("__rrshift__")
     __invert__ = _as_number("__invert__")
-    __rpow__ = _as_number("__rpow__")
+    __pow__, __rpow__ = _as_number("__pow__"), _as_number("__rpow__")
+    __truediv__, __rtruediv__ = _as_number("__truediv__"), _as_number("__rtruediv__")
+    __int__, __float__ = _as_number("__int__"), _as_number("__float__")
     __lt__, __le__ = _comparison("<"), _comparison("<=")
     __gt__, __ge__ = _comparison(">"), _comparison(">=")
     __eq__ = _comparison("==")
 
     def __bool__(self) -> bool:
         """Tell the log when the code asks whether it is zero: `if n % 2:`."""
-        return not _comparison("==")(self, 0)
+        return self != 0
 
     def __ne__(self, other: object) -> bool:
-        return not _comparison("==")(self, other)
+        return not self == other
 
     def __neg__(self) -> Any:  # noqa: ANN401 - tracked, like any difference
         return 0 - self
@@ -303,21 +303,6 @@ class TrackedInt(int):
 
     def __rdivmod__(self, other: Any) -> Any:  # noqa: ANN401
         return other // self, other % self
-
-    def __int__(self) -> int:
-        return self.used_as_number(self.plain())
-
-    def __float__(self) -> float:
-        return self.used_as_number(int.__float__(self))
-
-    def __truediv__(self, other: float) -> float:
-        return self.used_as_number(int.__truediv__(self, cast("int", other)))
-
-    def __rtruediv__(self, other: float) -> float:
-        return self.used_as_number(int.__rtruediv__(self, cast("int", other)))
-
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:  # noqa: ANN401 - as int's
-        return self.used_as_number(int.__pow__(self, other, modulo))
 
     def used_as_number(self, result: Any) -> Any:  # noqa: ANN401 - passed through
         """Note that the size itself, not just a shape, enters the computation."""
