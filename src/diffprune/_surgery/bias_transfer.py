@@ -11,16 +11,16 @@ from typing import Any, final
 import torch
 from torch import fx, nn
 
-from diffprune._graph import Silencer, Solution, Step, Value
-from diffprune._surgery.dead_units import needed
+from diffprune._graph import Solution, Step, Value
+from diffprune._surgery.dead_units import needed, silencer_of
 
 aten = torch.ops.aten
 
 
 @torch.no_grad()
-def hand_back_(model: nn.Module, silencer: Silencer) -> None:
+def hand_back_(model: nn.Module, solution: Solution) -> None:
     """Silence layers that add nothing but a bias, where another can add it."""
-    stream = _Stream(silencer.solution)
+    stream, silencer = _Stream(solution), silencer_of(model, solution)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for (weight, bias), calls in stream.layers().items():
         if all(silencer.is_zero(step.args[0]) for step in calls):

@@ -99,14 +99,16 @@ def combined(certificates: Sequence[Certificate], *doubts: str) -> Certificate:
         outputs differ by at most 2.0e+00 absolute, 1.0e-01 relative (float32); not
         shown: a doubt
     """
-    telling = [one for one in certificates if not one.is_vacuous] or [*certificates]
+    nothing = Certificate(math.nan, math.nan, "float64")
+    telling = [one for one in certificates if not one.is_vacuous]
+    telling = telling or [*certificates] or [nothing]
     coarsest = max(telling, key=lambda one: torch.finfo(getattr(torch, one.dtype)).eps)
     return Certificate(
         max(one.max_absolute for one in telling),
         max(one.max_relative for one in telling),
         coarsest.dtype,
         tuple(dict.fromkeys(name for one in certificates for name in one.compared)),
-        (*dict.fromkeys(d for one in certificates for d in one.doubts), *doubts),
+        tuple(dict.fromkeys([d for c in certificates for d in c.doubts] + [*doubts])),
     )
 
 

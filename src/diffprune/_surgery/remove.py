@@ -19,7 +19,6 @@ from diffprune._graph import (
     ExampleInputs,
     Groups,
     PruneGroup,
-    Silencer,
     check_accepts,
     find_groups,
 )
@@ -27,7 +26,6 @@ from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.change_places import permuted
 from diffprune._surgery.compare import combined
-from diffprune._surgery.dead_units import zero_slices
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import (
     Twins,
@@ -291,7 +289,7 @@ def _twins(
     cut = masked
     if plan.stubs:
         cut = copied(masked)
-        hand_back_(cut, Silencer(groups.solution, zero_slices(cut)))
+        hand_back_(cut, groups.solution)
     return Twins(masked, apply_plan(cut, plan), whole if plan.tensors else None)
 
 
