@@ -10,9 +10,9 @@ from torch.nn.functional import cross_entropy
 
 import diffprune as dp
 from diffprune._choice import refit_
+from diffprune._core.modules import GATES
 from diffprune._pruner import pruner as pruner_module
 from diffprune._pruner.data_parallel import Notice
-from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.refitting import refit_kept_
 
 X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
@@ -44,7 +44,7 @@ def train(pruner, optimizer, steps):
 
 def is_plain(model):
     has_gates = any(
-        isinstance(m, dp.Gate) or NAME in m._modules for m in model.modules()
+        isinstance(m, dp.Gate) or GATES in m._modules for m in model.modules()
     )
     hooks = [
         hook

@@ -11,7 +11,10 @@ from diffprune.errors import ArgumentError
 MARK: Final = "_diffprune_has_pruner"
 """What a model has as long as a pruner is at work on it."""
 
-GATES: Final = "_diffprune_gates_layers"
+GATES: Final = "_diffprune_gates"
+"""What the gates that a pruner added are called in the layer that holds them."""
+
+GATES_BY_HOOKS: Final = "_diffprune_gates_layers"
 """What an object has whose hooks gate layers."""
 
 
@@ -78,7 +81,7 @@ def check_has_no_pruner(model: nn.Module) -> None:
     for name, module in model.named_modules():
         hooks = *module._forward_pre_hooks.values(), *module._forward_hooks.values()  # noqa: SLF001 - nothing public lists hooks
         owners = (getattr(hook, "__self__", None) for hook in hooks)
-        if any(GATES in getattr(owner, "__dict__", ()) for owner in owners):
+        if any(GATES_BY_HOOKS in getattr(owner, "__dict__", ()) for owner in owners):
             raise ArgumentError(
                 f"`{name or 'this model'}` is a part of another model, whose pruner "
                 "already has a gate on it. Call its `finalize()` first; or prune both "

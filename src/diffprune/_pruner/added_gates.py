@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.copying import copied
+from diffprune._core.modules import GATES
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, Value
 from diffprune._pruner.gate_sites import (
-    NAME,
     Factor,
     Gating,
     Place,
@@ -47,7 +47,7 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> 
             factor = Factor(name, dim, axis, groups[name].atom)
             gating.add_factor(tensor, factor)
     _check_kept(gating, groups)
-    _home(model, gating).add_module(NAME, gating)
+    _home(model, gating).add_module(GATES, gating)
     _hook_(model, groups, gating)
     return gating
 
@@ -122,7 +122,7 @@ class AddedGates:
         for handle in gating.handles:
             handle.remove()
         for module in model.modules():
-            module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
+            module._modules.pop(GATES, None)  # noqa: SLF001 - undoes add_module
             if isinstance(module._parameters, ReadAgain):  # noqa: SLF001 - undoes _hook_
                 module._parameters = dict(module._parameters)  # noqa: SLF001
 
