@@ -6,11 +6,11 @@ from typing import Final, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from diffprune._budget.budget import Budget
 from diffprune._choice.allocation import Costs, Widths
 from diffprune._core.amounts import Amount, absolute, is_fraction
+from diffprune._core.leaves import leaves_of
 from diffprune._core.types import Float
 from diffprune._costs.counts import file_size, macs, memory, parameters
 from diffprune._costs.latency import latency
@@ -148,8 +148,7 @@ def num_examples(inputs: ExampleInputs) -> int | None:
         >>> num_examples((torch.rand(8, 3), torch.rand(8))), num_examples(())
         (8, None)
     """
-    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
-    lengths = {len(x) for x in leaves if x.ndim}
+    lengths = {len(x) for x in leaves_of(Tensor, inputs) if x.ndim}
     return lengths.pop() if len(lengths) == 1 else None
 
 

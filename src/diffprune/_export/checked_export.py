@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection
 
-from diffprune._export.dynamic_batch import batch_size, resized, tensor_leaves
+from diffprune._core.leaves import leaves_of
+from diffprune._export.dynamic_batch import batch_size, resized
 from diffprune._graph import (
     ExampleInputs,
     answered_questions,
@@ -69,7 +70,7 @@ def _trace(
     shapes = ShapesCollection()
     if batch_dim is not None:
         inputs = resized(inputs, batch_dim, max(2, batch_size(inputs, batch_dim)))
-        for tensor in tensor_leaves(inputs):
+        for tensor in leaves_of(Tensor, inputs):
             shapes[tensor] = {batch_dim % tensor.ndim: Dim.DYNAMIC}
     args, kwargs = call_arguments(inputs)
     try:
@@ -148,7 +149,7 @@ def runner(program: ExportedProgram) -> Run:
     def run(inputs: ExampleInputs) -> list[Tensor]:
         args, kwargs = own_arguments(inputs)
         with torch.no_grad():
-            return tensor_leaves(module(*args, **kwargs))
+            return leaves_of(Tensor, module(*args, **kwargs))
 
     return run
 
@@ -175,7 +176,7 @@ def check_same(
                 f"the model, a {type(model).__name__}, returns no tensor, so there is "
                 "nothing to export.\nLet its forward return its outputs."
             )
-        shapes = ", ".join(str(tuple(t.shape)) for t in tensor_leaves(trial))
+        shapes = ", ".join(str(tuple(t.shape)) for t in leaves_of(Tensor, trial))
         try:
             actual = run(trial)
         except Exception as error:
@@ -201,7 +202,7 @@ def model_outputs(model: nn.Module, inputs: ExampleInputs) -> list[Tensor]:
     """All tensors a model returns in eval mode, flattened."""
     args, kwargs = own_arguments(inputs)
     with mode(model, training=False), torch.no_grad():
-        return tensor_leaves(model(*args, **kwargs))
+        return leaves_of(Tensor, model(*args, **kwargs))
 
 
 def _trials(inputs: ExampleInputs, batch_dim: int | None) -> list[Any]:

@@ -10,13 +10,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from diffprune._core.leaves import leaves_of
 from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError
-
-
-def tensor_leaves(tree: object) -> list[Tensor]:
-    """All tensors in nested lists, tuples and dicts."""
-    return [leaf for leaf in pytree.tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
 def batch_size(inputs: ExampleInputs, dim: int) -> int:
@@ -25,7 +21,7 @@ def batch_size(inputs: ExampleInputs, dim: int) -> int:
     Raises:
         ArgumentError: If their tensors do not agree on it.
     """
-    shapes = [tuple(tensor.shape) for tensor in tensor_leaves(inputs)]
+    shapes = [tuple(tensor.shape) for tensor in leaves_of(Tensor, inputs)]
     sizes = {shape[dim] if -len(shape) <= dim < len(shape) else 0 for shape in shapes}
     if len(sizes) != 1 or 0 in sizes:
         raise ArgumentError(
@@ -44,10 +40,8 @@ def resized(inputs: ExampleInputs, dim: int, size: int) -> Any:  # noqa: ANN401 
         [[1, 2], [3, 4], [1, 2]]
     """
 
-    def resize(leaf: object) -> object:
-        if not isinstance(leaf, Tensor):
-            return leaf
-        turns = torch.arange(size, device=leaf.device) % leaf.shape[dim]
-        return leaf.index_select(dim, turns)
+    def resize(x: Tensor) -> Tensor:
+        turns = torch.arange(size, device=x.device) % x.shape[dim]
+        return x.index_select(dim, turns)
 
-    return pytree.tree_map(resize, inputs)
+    return pytree.tree_map_only(Tensor, resize, inputs)

@@ -27,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from diffprune._core.leaves import leaves_of
 from diffprune._graph.lines import as_text, note_line_
 from diffprune._graph.memories import no_memories
 
@@ -527,10 +528,9 @@ def _tracked_forward(model: nn.Module, tracker: SizeTracker) -> Generator[None]:
     def tracked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the user's
         with tracker:
             returned = forward(*args, **kwargs)
-        for leaf in pytree.tree_leaves(returned):
-            if isinstance(leaf, TrackedInt):
-                why = f"its length is returned by the model: {leaf.source}"
-                tracker.log.fixed[leaf.source] = why
+        for number in leaves_of(TrackedInt, returned):
+            why = f"its length is returned by the model: {number.source}"
+            tracker.log.fixed[number.source] = why
         return returned
 
     model.forward = tracked

@@ -27,6 +27,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from diffprune._core.arguments import check
+from diffprune._core.leaves import leaves_of
 from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.randomness import torch_forked
 from diffprune._core.recomputation import without_recomputing
@@ -229,8 +230,7 @@ def trace(model: nn.Module, inputs: ExampleInputs) -> tuple[Trace, ...]:
 
 def _check_returns(model: nn.Module, found: Trace) -> None:
     """Refuse a model without outputs: whatever is removed, they would be the same."""
-    outputs = pytree.tree_leaves(found.graph.output_node().args)
-    if not any(isinstance(leaf, fx.Node) for leaf in outputs):
+    if not leaves_of(fx.Node, found.graph.output_node().args):
         raise ArgumentError(
             f"the model, a {type(model).__name__}, returns no tensor in eval mode, so "
             "nothing shows what it computes.\nLet its forward return its outputs."
@@ -430,7 +430,7 @@ def check_accepts(
         ArgumentError: If it raises something, or there is not one example to run it on.
     """
     check(what, ExampleInputs, inputs)
-    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
+    leaves = leaves_of(Tensor, inputs)
     if leaves and not any(leaf.numel() for leaf in leaves):
         raise ArgumentError(
             f"{what} hold no numbers: a model is looked at, and compared, on some.\n"
@@ -439,7 +439,7 @@ def check_accepts(
     if odd := [leaf for leaf in leaves if leaf.layout is not torch.strided]:
         raise ArgumentError(
             f"{what} hold a tensor stored as {odd[0].layout}, and outputs are "
-            " compared on dense ones.\nPass `x.to_dense()`."
+            "compared on dense ones.\nPass `x.to_dense()`."
         )
     args, kwargs = own_arguments(inputs)
     written = {name: buffer.clone() for name, buffer in model.named_buffers()}

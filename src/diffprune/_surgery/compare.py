@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from diffprune._core.leaves import leaves_of
 from diffprune._graph import ExampleInputs, as_written, mode, own_arguments
 from diffprune._surgery.product_precision import product_type
 from diffprune._surgery.same_draws import same_draws, seeded
@@ -327,17 +328,12 @@ class _Precision(TorchDispatchMode):
     ) -> Any:  # noqa: ANN401 - whatever the op returns
         del types
         result = func(*args, **(kwargs or {}))
-        seen = [
-            leaf
-            for leaf in pytree.tree_leaves((args, kwargs, result))
-            if isinstance(leaf, Tensor)
-        ]
+        seen = leaves_of(Tensor, (args, kwargs, result))
         found = [*map(self.of, seen)]
         found += [
             product_type(func, t.device) for t in seen if t.dtype is torch.float32
         ]
         coarsest = max(found, key=_coarseness, default=torch.float64)
-        made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
-        for tensor in made:  # what an op changes in place, it returns
+        for tensor in leaves_of(Tensor, result):  # also what it changed in place
             self._behind[tensor] = coarsest
         return result

@@ -457,12 +457,10 @@ def in_double(model: ModuleT, inputs: ExampleInputs) -> Fine[ModuleT]:
 def doubled(inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as nested as given
     """The inputs with every floating-point tensor in double precision."""
 
-    def double(leaf: object) -> object:
-        if isinstance(leaf, Tensor) and leaf.is_floating_point():
-            return leaf.double()
-        return leaf
+    def double(x: Tensor) -> Tensor:
+        return x.double() if x.is_floating_point() else x
 
-    return pytree.tree_map(double, inputs)
+    return pytree.tree_map_only(Tensor, double, inputs)
 
 
 def cast_like_(model: nn.Module, like: nn.Module) -> None:
