@@ -16,7 +16,11 @@ from diffprune._graph.axes import (
     volume as volume,
 )
 from diffprune._graph.export_settings import answered_questions as answered_questions
-from diffprune._graph.find import Norms as Norms, find_groups as find_groups
+from diffprune._graph.find import (
+    Heads as Heads,
+    Norms as Norms,
+    find_groups as find_groups,
+)
 from diffprune._graph.groups import (
     FrozenAxis as FrozenAxis,
     Groups as Groups,

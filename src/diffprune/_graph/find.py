@@ -18,6 +18,7 @@ from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError
 
 Norms: TypeAlias = Literal["exact", "narrow"]
+Heads: TypeAlias = Literal["both", "whole", "head_dim"]
 
 
 @door
@@ -26,7 +27,7 @@ def find_groups(
     example_inputs: ExampleInputs,
     *,
     freeze: Sequence[str] = (),
-    heads: Literal["both", "whole", "head_dim"] = "both",
+    heads: Heads = "both",
     rules: Mapping[Op, Rule] | None = None,
     tie: Sequence[Sequence[str]] = (),
     norms: Norms = "exact",
@@ -148,7 +149,7 @@ def _freeze_unread(solution: Solution) -> None:
             algebra.freeze((atom,), Frozen("not read for these inputs"))
 
 
-def _freeze_heads(solution: Solution, heads: str) -> None:
+def _freeze_heads(solution: Solution, heads: Heads) -> None:
     unwanted = {
         "both": [],
         "whole": solution.facts.inside_heads + solution.facts.inside_values,

@@ -241,13 +241,14 @@ class _Settler:
             return None
 
     def _holds(self, axis: Axis, source: Source, sizes: dict[Atom, int]) -> bool:
-        return self._is(source, self._length(axis, sizes), sizes)
+        return self._value(source, sizes) == self._length(axis, sizes)
 
-    def _is(self, source: Source, number: int, sizes: dict[Atom, int]) -> bool:
+    def _value(self, source: Source, sizes: dict[Atom, int]) -> int | None:
+        """What a source comes to when atoms have other sizes; None if nothing does."""
         try:
-            return evaluate(source, self._values(sizes)) == number
+            return evaluate(source, self._values(sizes))
         except ZeroDivisionError:
-            return False
+            return None
 
     def _values(self, sizes: dict[Atom, int]) -> Values:
         """What attributes and dimensions are when atoms have other sizes."""
@@ -273,7 +274,7 @@ class _Settler:
         involved = self._involved(source)
         tried = [{atom: size} for atom in involved for size in _other_sizes(atom)]
         if not all(
-            self._is(source, number, sizes)
+            self._value(source, sizes) == number
             for sizes in (*tried, *_joint_sizes(involved))
         ):
             self._freeze_leaves(source, reason)

@@ -24,7 +24,7 @@ from diffprune._core.randomness import torch_forked
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
-from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
+from diffprune._graph import ExampleInputs, Groups, Heads, Op, PruneGroup, Rule
 from diffprune._pruner.added_gates import put_back
 from diffprune._pruner.compiled_code import forget_compiled_code
 from diffprune._pruner.data_parallel import keep_up_to_date_
@@ -44,7 +44,6 @@ from diffprune._pruner.setup import (
     REOPEN,
     Budgets,
     Gates,
-    Heads,
     Schedule,
     check_model,
     check_options,

@@ -4,7 +4,7 @@ import fnmatch
 import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -18,6 +18,7 @@ from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
     ExampleInputs,
     Groups,
+    Heads,
     Op,
     PruneGroup,
     Rule,
@@ -44,7 +45,6 @@ MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
 Gates: TypeAlias = MakeGate | Mapping[str, MakeGate]
 Budgets: TypeAlias = Budget | Sequence[Budget]
 Schedule: TypeAlias = Count | Callable[[int], bool]
-Heads: TypeAlias = Literal["both", "whole", "head_dim"]
 
 REMOVE_EVERY: Final = 100
 REOPEN: Final = 0.05
