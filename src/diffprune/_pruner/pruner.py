@@ -4,7 +4,6 @@ The one place where gates, groups and surgery meet.
 """
 
 import copy
-import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -24,6 +23,7 @@ from diffprune._core.randomness import torch_forked
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
+from diffprune._core.user_warnings import warn
 from diffprune._graph import ExampleInputs, Groups, Heads, Op, PruneGroup, Rule
 from diffprune._pruner.added_gates import put_back
 from diffprune._pruner.compiled_code import forget_compiled_code
@@ -709,11 +709,10 @@ class Pruner(Generic[ModuleT]):
             if self.steps
             else "Type `pruner.step(optimizer)` after every `optimizer.step()`."
         )
-        warnings.warn(
+        warn(
             f"the {'' if count == 1 else 'last '}budget was met only now, after "
             f"{self.steps} steps of the pruner, and nothing has recovered from it. "
             f"{advice}",
-            stacklevel=3,
         )
 
     def _whole(self, optimizers: Sequence[Optimizer]) -> AbstractContextManager[None]:

@@ -1,6 +1,5 @@
 """Remove units from a model: plan, apply, verify."""
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,6 +14,7 @@ from diffprune._core.door import door
 from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool, Count, Float
+from diffprune._core.user_warnings import warn
 from diffprune._graph import (
     ExampleInputs,
     Groups,
@@ -130,7 +130,7 @@ def remove(
     found = removal(model, example_inputs, groups, keep=wide, refit=refit)
     if found.refit is not None and found.refit.has_failed:
         said = f"no layer was fitted after the removal.\n{found.refit}"
-        warnings.warn(said, stacklevel=3)
+        warn(said)
     return found.model
 
 
