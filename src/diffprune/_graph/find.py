@@ -11,8 +11,9 @@ from diffprune._core.door import door
 from diffprune._graph.axes import atoms, atoms_of
 from diffprune._graph.groups import Groups, PruneGroup, collect, unknown_group
 from diffprune._graph.infer import Solution, solve
+from diffprune._graph.model_runs import ExampleInputs
 from diffprune._graph.rule_api import Frozen, Op, Rule
-from diffprune._graph.tracing import ExampleInputs, trace
+from diffprune._graph.tracing import trace
 from diffprune._graph.width_constraints import layer_attributes, settle
 from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError
