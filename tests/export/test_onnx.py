@@ -9,8 +9,7 @@ from torch import nn
 import diffprune as dp
 from diffprune._core.leaves import leaves_of
 from diffprune._export import onnx as exporting
-from diffprune._export.checked_export import model_outputs
-from diffprune._export.dynamic_batch import resized
+from diffprune._export.checked_export import model_outputs, resized
 from diffprune.errors import ArgumentError, ExportError, MissingPackageError
 
 OTHERS = [

@@ -18,7 +18,7 @@ from diffprune._core.shown import Shown
 from diffprune._core.types import Bool
 from diffprune._graph.axes import Atom, Axis, atoms, atoms_of, volume
 from diffprune._graph.infer import Solution
-from diffprune._graph.int_tracking import Attribute
+from diffprune._graph.int_sources import Attribute
 from diffprune._graph.rule_api import SPATIAL, Axes, Frozen, Product
 from diffprune.errors import ArgumentError, UnknownNameError
 

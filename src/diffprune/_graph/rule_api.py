@@ -17,7 +17,7 @@ from torch._ops import OpOverload, OpOverloadPacket
 from diffprune._core.door import check_fields
 from diffprune._core.leaves import leaves_of
 from diffprune._graph.axes import Algebra, Atom, Axis, MisalignedError, size
-from diffprune._graph.int_tracking import Source
+from diffprune._graph.int_sources import Source
 
 Axes: TypeAlias = tuple[Axis, ...]
 Op: TypeAlias = OpOverloadPacket | OpOverload

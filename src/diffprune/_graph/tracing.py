@@ -27,7 +27,8 @@ from diffprune._core.leaves import leaves_of
 from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.randomness import torch_forked
 from diffprune._graph.export_settings import answered_questions, lean_export
-from diffprune._graph.int_tracking import SizeLog, tracked_sizes
+from diffprune._graph.int_sources import SizeLog
+from diffprune._graph.int_tracking import tracked_sizes
 from diffprune._graph.model_runs import (
     ExampleInputs,
     as_written,

@@ -24,7 +24,7 @@ from diffprune._graph.axes import (
     size,
 )
 from diffprune._graph.infer import Solution
-from diffprune._graph.int_tracking import (
+from diffprune._graph.int_sources import (
     Attribute,
     Dimension,
     Question,
