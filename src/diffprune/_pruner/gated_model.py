@@ -24,6 +24,7 @@ from diffprune._pruner.gate_contract import check_cut, check_zeros, drawn_in_tra
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep, cut_dims
 from diffprune._pruner.processes import Processes
+from diffprune._pruner.removal_policy import are_finite
 from diffprune._surgery.apply import apply_plan_, named_tensors
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
@@ -364,6 +365,11 @@ class GatedModel(Generic[ModuleT]):
         """The model and its copies are nobody's any more; another pruner may come."""
         for model in [self.model, *self.copies]:
             release_(model)
+
+    def is_finite(self) -> bool:
+        """Whether all numbers can be trusted, as the first process has them."""
+        parameters = dict(self.model.named_parameters())
+        return self.processes.decide(lambda: are_finite(parameters))
 
     def tensors(self) -> list[Tensor]:
         """All that the model and its copies hold, gates included."""
