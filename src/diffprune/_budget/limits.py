@@ -103,6 +103,14 @@ class Limit:
         return float(self.cost(widths)) / self.most
 
 
+def merit(used: float) -> tuple[bool, float]:
+    """How good it is to use so much of a limit: the larger, the better.
+
+    What is within the limit is better than what exceeds it, and what is nearer to it.
+    """
+    return used <= 1, -abs(1 - used)
+
+
 def make_limits(
     budgets: Sequence[Budget], network: Network
 ) -> tuple[tuple[Limit, ...], ...]:

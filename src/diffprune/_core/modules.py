@@ -1,9 +1,9 @@
-"""What every module must have before anything is done to it: values, and a place."""
+"""What modules hold, and must have before anything is done to them: values, a place."""
 
 from typing import Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from diffprune.errors import ArgumentError
@@ -16,6 +16,14 @@ GATES: Final = "_diffprune_gates"
 
 GATES_BY_HOOKS: Final = "_diffprune_gates_layers"
 """What an object has whose hooks gate layers."""
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers; a shared one under each of its names."""
+    return {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
 
 
 def check_has_values(model: nn.Module) -> None:

@@ -152,23 +152,29 @@ class Groups(Sequence[PruneGroup]):
         products = tuple(
             Product(tuple(map(resolve, axes)), module) for axes, module in self.products
         )
-        parameters, macs = (
-            _per_unit(solution.parameters()),
-            _per_unit(axes for axes, _ in products),
-        )
-        groups = list[PruneGroup]()
-        for group in self.groups:
+        parameters = _per_unit(solution.parameters())
+        macs = _per_unit(axes for axes, _ in products)
+
+        def narrowed(group: PruneGroup) -> PruneGroup:
             (atom,) = atoms(resolve((group.atom,)))
-            places = [replace(p, axis=tensors[p.tensor][p.dim]) for p in group.axes]
-            cost = parameters.get(atom, 0), macs.get(atom, 0)
-            groups.append(
-                PruneGroup(
-                    group.name, atom.size, tuple(places), *cost, atom, group.is_exact
-                )
+            return replace(
+                group,
+                size=atom.size,
+                axes=tuple(
+                    replace(p, axis=tensors[p.tensor][p.dim]) for p in group.axes
+                ),
+                parameters=parameters.get(atom, 0),
+                macs=macs.get(atom, 0),
+                atom=atom,
             )
-        attributes = {key: resolve(axis) for key, axis in self.attributes.items()}
-        return Groups(
-            tuple(groups), self.frozen, attributes, tensors, products, solution
+
+        return replace(
+            self,
+            groups=tuple(map(narrowed, self.groups)),
+            attributes={key: resolve(axis) for key, axis in self.attributes.items()},
+            tensors=tensors,
+            products=products,
+            solution=solution,
         )
 
     @overload
@@ -265,13 +271,13 @@ def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
     names, coupled = _names(solution, along), solution.coupled()
     groups = [
         PruneGroup(
-            names[atom],
-            atom.size,
-            tuple(axes),
-            parameters.get(atom, 0),
-            macs.get(atom, 0),
-            atom,
-            atom not in coupled,
+            name=names[atom],
+            size=atom.size,
+            axes=tuple(axes),
+            parameters=parameters.get(atom, 0),
+            macs=macs.get(atom, 0),
+            atom=atom,
+            is_exact=atom not in coupled,
         )
         for atom, axes in along.items()
         if _is_prunable(solution, atom, axes)

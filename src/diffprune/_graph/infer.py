@@ -17,6 +17,7 @@ from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
 from diffprune._core.leaves import leaves_of
+from diffprune._core.modules import named_tensors
 from diffprune._graph.axes import Algebra, Atom, Axis, atoms, atoms_of
 from diffprune._graph.compositions import spell_out_
 from diffprune._graph.int_tracking import labels, token
@@ -113,8 +114,7 @@ def solve(
 def _named_values(model: nn.Module, algebra: Algebra[Frozen]) -> dict[str, Value]:
     first: dict[int, Value] = {}
     named = dict[str, Value]()
-    parameters = model.named_parameters(remove_duplicate=False)
-    for name, tensor in [*parameters, *model.named_buffers(remove_duplicate=False)]:
+    for name, tensor in named_tensors(model).items():
         axes = tuple(algebra.fresh(length) for length in tensor.shape)
         value = Value(axes, name, is_mask=tensor.dtype == torch.bool)
         named[name] = first.setdefault(id(tensor), value)

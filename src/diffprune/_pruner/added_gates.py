@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.copying import copied
-from diffprune._core.modules import GATES
+from diffprune._core.modules import GATES, named_tensors
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, Value
@@ -23,7 +23,6 @@ from diffprune._pruner.gate_sites import (
 )
 from diffprune._pruner.gate_targets import Targets
 from diffprune._pruner.placement import Cut, Keep, keep_gates_
-from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core.copying import copied
-from diffprune._core.modules import GATES, MARK
+from diffprune._core.modules import GATES, MARK, named_tensors
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Float, Int
 from diffprune._costs.network import Network
@@ -25,7 +25,7 @@ from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep, cut_dims
 from diffprune._pruner.processes import Processes
 from diffprune._pruner.removal_policy import are_finite
-from diffprune._surgery.apply import apply_plan_, named_tensors
+from diffprune._surgery.apply import apply_plan_
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import OutputCheck

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # no other name for all of them
 
 from diffprune._choice import Refit, refit_
+from diffprune._core.modules import named_tensors
 from diffprune._core.user_warnings import warn
 from diffprune._graph import ExampleInputs
 from diffprune._pruner.gated_model import GatedModel
-from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 
 ROWS_PER_FEATURE: Final = 4.0

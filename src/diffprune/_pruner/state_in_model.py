@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._core.modules import MARK
+from diffprune._core.modules import MARK, named_tensors
 from diffprune._graph import mode
 from diffprune._io.checkpoint import HasState
 from diffprune._io.gated_state import (
@@ -28,7 +28,6 @@ from diffprune._io.gated_state import (
 )
 from diffprune._pruner.added_gates import gating_of
 from diffprune._pruner.gate_sites import Gating
-from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from torch import Tensor
 
-from diffprune._budget.limits import Limit, Measured, as_costs
+from diffprune._budget.limits import Limit, Measured, as_costs, merit
 from diffprune._choice import Leaving, allocate
 from diffprune._choice.allocation import LEAST_UNITS, as_widths
 from diffprune._core.types import Bool
@@ -65,7 +65,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     Warns:
         UserWarning: If all exceed a limit.
     """
-    best = max(trials, key=lambda trial: (trial.used <= 1, -abs(1 - trial.used)))
+    best = max(trials, key=lambda trial: merit(trial.used))
     if best.used > 1:
         warn(
             f"the small model was timed {len(trials)} times and always took longer "

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.modules import named_tensors
 from diffprune._core.parameter_hooks import hand_on_hooks_
 from diffprune._graph import latent_sizes, narrow_named_
 from diffprune._surgery.plan import Indices, Plan
@@ -134,14 +135,6 @@ def shrink(tensor: Tensor, dims: Mapping[int, Indices]) -> Tensor:
     if tensor.grad is not None:
         parameter.grad = select(tensor.grad, dims)
     return parameter
-
-
-def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """All parameters and buffers; a shared one under each of its names."""
-    return {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
 
 
 def check_fits(model: nn.Module, plan: Plan) -> None:

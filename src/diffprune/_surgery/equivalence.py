@@ -18,6 +18,7 @@ from diffprune._choice.examples import batch_size, can_be_cut, first_examples
 from diffprune._core.arguments import check
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.modules import named_tensors
 from diffprune._core.types import Bool
 from diffprune._graph import (
     Atom,
@@ -26,7 +27,6 @@ from diffprune._graph import (
     check_accepts,
     mask as axis_mask,
 )
-from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.compare import (
     Certificate,
     Comparison,

@@ -13,10 +13,11 @@ from diffprune._core.arguments import check
 from diffprune._core.copying import copied
 from diffprune._core.door import door
 from diffprune._core.leaves import leaves_of
+from diffprune._core.modules import named_tensors
 from diffprune._core.types import Amount, Bool, Count, Float, Seed
 from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
-from diffprune._surgery.apply import named_tensors, select
+from diffprune._surgery.apply import select
 from diffprune.gates import Gate, expected_l0, named_gates
 from diffprune.testing.outcomes import assert_close, call, tolerance
 
