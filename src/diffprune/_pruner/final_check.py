@@ -10,7 +10,8 @@ from diffprune._pruner.gated_model import GatedModel
 from diffprune._pruner.placement import Cut
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import Twins, certify, in_double
+from diffprune._surgery.double_precision import in_double
+from diffprune._surgery.equivalence import Twins, certify
 from diffprune._surgery.scramble import scrambled
 
 

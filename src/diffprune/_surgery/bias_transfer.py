@@ -6,7 +6,7 @@ layer has nothing left to say: `(a + b) + c` is `(a + (b + c)) + 0`.
 """
 
 from collections import Counter
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import fx, nn
@@ -62,7 +62,7 @@ class _Stream:
 
     def _own(self, step: Step, place: int) -> str | None:
         """The parameter a step has in this place, if nothing else reads it."""
-        given: Any = step.args[place] if place < len(step.args) else None
+        given = step.argument(place)
         if not isinstance(given, Value) or self._uses[given, step.node.graph] != 1:
             return None
         is_everywhere = self._traced[given] == len(self._solution.traces)

@@ -38,8 +38,10 @@ from diffprune._surgery.constant_folding import (
 )
 from diffprune._surgery.dead_units import Constants, dead_units, silencer_of
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import Twins, cast_like_, certify, in_double, mask_
+from diffprune._surgery.double_precision import cast_like_, in_double
+from diffprune._surgery.equivalence import Twins, certify
 from diffprune._surgery.keep_masks import at_least_one
+from diffprune._surgery.masking import mask_
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.remove import Removal
 from diffprune._surgery.residual_branches import remove_branches_

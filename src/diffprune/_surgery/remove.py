@@ -27,13 +27,10 @@ from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.change_places import permuted
 from diffprune._surgery.compare import combined
 from diffprune._surgery.diagnose import layout
+from diffprune._surgery.double_precision import cast_like_, in_double
 from diffprune._surgery.equivalence import (
     Twins,
-    cast_like_,
     certify,
-    in_double,
-    mask,
-    mask_,
 )
 from diffprune._surgery.keep_masks import (
     at_least_one,
@@ -41,6 +38,7 @@ from diffprune._surgery.keep_masks import (
     checked,
     nothing_left,
 )
+from diffprune._surgery.masking import mask, mask_
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.residual_branches import remove_branches_
 from diffprune._surgery.scramble import scrambled
