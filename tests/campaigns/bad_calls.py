@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from diffprune._graph.tracing import ExampleInputs
+from diffprune._graph.model_runs import ExampleInputs
 from diffprune.errors import DiffpruneError, RemovalError
 from tests.campaigns.accepted import NAMED_BY, reason_for
 from tests.campaigns.bad_values import Make, bad_values

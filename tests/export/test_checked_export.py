@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune._export.checked_export import check_same
-from diffprune.errors import ExportError
+from diffprune._export.checked_export import batch_size, check_same, resized
+from diffprune.errors import ArgumentError, ExportError
 
 
 def doubles(x):
@@ -65,3 +65,27 @@ class Noisy(nn.Module):
 def test_a_model_that_is_random_in_eval_mode_is_named_as_such():
     with pytest.raises(ExportError, match="random numbers in eval mode"):
         check_same(Noisy(), lambda x: [x + torch.rand_like(x)], torch.rand(3), 0)
+
+
+def test_nested_inputs_are_resized_and_the_rest_is_left():
+    inputs = ({"a": torch.arange(3), "b": [torch.arange(6).view(3, 2), None, 7]},)
+    (found,) = resized(inputs, 0, 5)
+    assert found["a"].tolist() == [0, 1, 2, 0, 1]
+    assert found["b"][0].tolist() == [[0, 1], [2, 3], [4, 5], [0, 1], [2, 3]]
+    assert found["b"][1:] == [None, 7]
+    assert batch_size(inputs, 0) == 3
+
+
+@pytest.mark.parametrize(
+    ("inputs", "dim"),
+    [
+        ((torch.ones(3, 2), torch.ones(4, 2)), 0),
+        (torch.ones(3), 1),
+        ((torch.ones(3), torch.tensor(1.0)), 0),
+        (torch.ones(0, 3), 0),
+        ((), 0),
+    ],
+)
+def test_inputs_without_a_common_batch_are_refused(inputs, dim):
+    with pytest.raises(ArgumentError, match=f"batch dimension {dim} in common"):
+        batch_size(inputs, dim)

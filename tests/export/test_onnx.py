@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import diffprune as dp
+from diffprune._core.leaves import leaves_of
 from diffprune._export import onnx as exporting
-from diffprune._export.checked_export import model_outputs
-from diffprune._export.dynamic_batch import resized, tensor_leaves
+from diffprune._export.checked_export import model_outputs, resized
 from diffprune.errors import ArgumentError, ExportError, MissingPackageError
 
 OTHERS = [
@@ -27,7 +27,7 @@ def test_onnx_runtime_computes_what_the_model_does_for_any_batch(case, tmp_path,
     (name,) = [value.name for value in session.get_inputs()]
     for size in (1, 2, 5):
         batch = resized(inputs, 0, size)
-        (x,) = tensor_leaves(batch)
+        (x,) = leaves_of(torch.Tensor, batch)
         found = [torch.from_numpy(y) for y in session.run(None, {name: x.numpy()})]
         expected = model_outputs(model, batch)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

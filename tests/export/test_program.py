@@ -6,8 +6,7 @@ from torch import nn
 
 import diffprune as dp
 from diffprune._export import program as exporting
-from diffprune._export.checked_export import model_outputs
-from diffprune._export.dynamic_batch import resized
+from diffprune._export.checked_export import model_outputs, resized
 from diffprune._surgery.replacement_modules import Select
 from diffprune.errors import ArgumentError, ExportError, TraceError
 

@@ -9,14 +9,14 @@ from hypothesis import given, strategies as st
 from torch import nn
 
 from diffprune import remove
-from diffprune._graph.int_tracking import (
+from diffprune._graph.int_sources import (
     Attribute,
     Dimension,
-    Formula,
     SizeLog,
-    TrackedInt,
     evaluate,
-    leaves,
+)
+from diffprune._graph.int_tracking import (
+    TrackedInt,
     plain,
     source_of,
     tracked_sizes,
@@ -110,13 +110,6 @@ def test_copies_and_pickles_are_plain_integers():
 def test_only_tracked_integers_have_a_source():
     assert source_of(tracked()) == WIDTH
     assert source_of(12) is None
-
-
-def test_leaves_are_what_a_formula_is_computed_from():
-    formula = Formula("*", Formula("//", WIDTH, HEADS), 2)
-    assert list(leaves(formula)) == [WIDTH, HEADS]
-    assert list(leaves(5)) == []
-    assert str(formula) == "((block.width // heads) * 2)"
 
 
 def test_attributes_are_tracked_inside_and_plain_outside():

@@ -8,13 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from diffprune import find_groups, remove
-from diffprune._graph.tracing import (
-    call_arguments,
-    mode,
-    mode_readers,
-    own_arguments,
-    trace,
-)
+from diffprune._graph.model_runs import mode
+from diffprune._graph.tracing import mode_readers, trace
 from diffprune.errors import ArgumentError, TraceError
 
 
@@ -291,54 +286,6 @@ def test_tied_parameters_are_read_by_any_name():
     assert len(trace(model, torch.rand(2, 4))) == 1
 
 
-def test_mode_restores_every_flag():
-    model = nn.Sequential(nn.Linear(2, 2), nn.Dropout())
-    model[1].eval()
-    with mode(model, training=False):
-        assert not model.training
-    assert [module.training for module in model.modules()] == [True, True, False]
-
-
-@pytest.mark.parametrize(
-    ("inputs", "expected"),
-    [(1, ((1,), {})), ((1, 2), ((1, 2), {})), ({"a": 1}, ((), {"a": 1}))],
-)
-def test_inputs_are_one_value_positional_or_keywords(inputs, expected):
-    assert call_arguments(inputs) == expected
-
-
-def test_inputs_are_copied_and_a_tensor_that_is_given_twice_stays_one():
-    x, y = torch.ones(2, requires_grad=True), torch.zeros(2)
-    (a, b, (c, number)), _ = own_arguments((x, y, [x, 3]))
-    assert a is c
-    assert a is not x
-    assert a.requires_grad
-    assert a.is_leaf
-    b.add_(1)
-    assert not y.any()
-    assert number == 3
-
-
-class Scaling(nn.Module):
-    """4 -> times 255, in the input itself -> fc 8 -> fc 2."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 2)
-
-    def forward(self, x):
-        x *= 255
-        return self.last(self.first(x).tanh())
-
-
-def test_a_model_that_writes_into_its_inputs_can_be_cut():
-    model, x = Scaling().double(), torch.rand(2, 4, dtype=torch.float64)
-    before = x.clone()
-    small = remove(model, x, keep={"first": torch.arange(8) > 3})
-    assert torch.equal(x, before)
-    assert small.first.out_features == 4
-
-
 def small(_):
     return nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 2))
 
@@ -370,22 +317,6 @@ def test_a_trace_that_fails_prints_nothing(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-class Packs(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.rnn = nn.GRU(3, 5, batch_first=True)
-
-    def forward(self, x):
-        lengths = torch.tensor([4, 2])
-        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
-        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0])[0]
-
-
-def test_packed_sequences_are_named_in_the_advice():
-    with pytest.raises(TraceError, match="pack_padded_sequence"):
-        trace(Packs(), torch.rand(2, 4, 3))
-
-
 class Data(nn.Module):
     """4 -> fc 7, seen past autograd by some function -> fc 3."""
 
@@ -408,21 +339,3 @@ PAST_AUTOGRAD = {
 def test_data_is_read_and_written_like_the_tensor_itself(body):
     small = remove(Data(body), torch.rand(2, 4), keep={"up": torch.arange(7) < 3})
     assert small.up.out_features == 3
-
-
-def test_gradients_in_a_forward_are_named_in_the_advice():
-    class Slope(nn.Linear):
-        def forward(self, x):
-            with torch.enable_grad():
-                x = x.detach().requires_grad_()
-                return torch.autograd.grad(super().forward(x).sum(), x)[0]
-
-    with pytest.raises(TraceError, match=r"calls `torch\.autograd\.grad`"):
-        find_groups(Slope(4, 3), torch.rand(2, 4))
-
-
-def test_a_weight_that_a_forward_normalises_is_left_alone():
-    model = nn.Embedding(7, 5, max_norm=0.5)
-    before = model.weight.detach().clone()
-    trace(model, torch.arange(7))
-    assert torch.equal(model.weight, before)

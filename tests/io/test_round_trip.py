@@ -10,9 +10,9 @@ from torch.utils import _pytree as pytree
 
 import diffprune as dp
 from diffprune._core.copying import copied
+from diffprune._core.modules import named_tensors
 from diffprune._io.blueprint import Blueprint
 from diffprune._surgery import apply_plan, plan_removal
-from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.replacement_modules import Select, Stub
 from diffprune.gates import BaseGate
 from zoo import ZOO, analysed, call

@@ -29,6 +29,7 @@ REASONS = {
     "lab/sweeps/on_ray.py": "one function, for one library",
     "_surgery/product_precision.py": "what hardware rounds, whoever compares",
     "_graph/ops/matrices.py": "a family of ops, as the files beside it",
+    "_pruner/final_check.py": "the whole of a certificate, where removals show a part",
     "_pruner/known_torch_bugs.py": "goes as a whole once torch is mended",
     "__main__.py": "the command",
     "errors.py": "a public namespace",

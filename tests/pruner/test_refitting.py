@@ -10,9 +10,9 @@ from torch.nn.functional import cross_entropy
 
 import diffprune as dp
 from diffprune._choice import refit_
-from diffprune._pruner import pruner as pruner_module
+from diffprune._core.modules import GATES
+from diffprune._pruner import budget_run
 from diffprune._pruner.data_parallel import Notice
-from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.refitting import refit_kept_
 
 X = torch.randn(64, 6, generator=torch.Generator().manual_seed(0))
@@ -44,7 +44,7 @@ def train(pruner, optimizer, steps):
 
 def is_plain(model):
     has_gates = any(
-        isinstance(m, dp.Gate) or NAME in m._modules for m in model.modules()
+        isinstance(m, dp.Gate) or GATES in m._modules for m in model.modules()
     )
     hooks = [
         hook
@@ -99,7 +99,7 @@ def test_layers_are_fitted_to_what_they_returned(monkeypatch, pretrained, gates)
     errors = {}
     for name in ("fitted", "not"):
         if name == "not":
-            monkeypatch.setattr(pruner_module, "refit_kept_", lambda *_: None)
+            monkeypatch.setattr(budget_run, "refit_kept_", lambda *_: None)
         pruner, _ = begin(copy.deepcopy(model), pretrained=pretrained)
         nothing = torch.optim.SGD(pruner.parameter_groups(lr=0.0))
         whole = pruner.model(X)
@@ -112,7 +112,7 @@ def test_layers_are_fitted_to_what_they_returned(monkeypatch, pretrained, gates)
 @pytest.mark.parametrize("pretrained", [False, True])
 def test_with_batch_norms_only_trained_networks_are_fitted(monkeypatch, pretrained):
     fitted = []
-    monkeypatch.setattr(pruner_module, "refit_kept_", lambda *_: fitted.append(1))
+    monkeypatch.setattr(budget_run, "refit_kept_", lambda *_: fitted.append(1))
     model = nn.Sequential(nn.Linear(6, 24), nn.BatchNorm1d(24), nn.Linear(24, 2))
     pruner, optimizer = begin(model, pretrained=pretrained)
     train(pruner, optimizer, STEPS)
@@ -141,7 +141,7 @@ def test_gates_stay_what_they_are_when_the_weights_behind_them_are_fitted(
             assert torch.equal(gate.values(), values[name])
         return found
 
-    monkeypatch.setattr(pruner_module, "refit_kept_", compared)
+    monkeypatch.setattr(budget_run, "refit_kept_", compared)
     train(pruner, optimizer, 12)
     assert len(gaps) == 1
     assert gaps[0] < 1e-5

@@ -12,7 +12,7 @@ from diffprune._surgery.diagnose import (
     layout,
     record,
 )
-from diffprune._surgery.equivalence import mask
+from diffprune._surgery.masking import mask
 from diffprune._surgery.plan import plan_removal
 from diffprune._surgery.remove import remove
 from diffprune.errors import RemovalError

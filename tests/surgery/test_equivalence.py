@@ -10,14 +10,7 @@ from torch.nn import functional as F
 
 from diffprune._graph import find_groups
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import (
-    OutputCheck,
-    cast_like_,
-    certify,
-    doubled,
-    in_double,
-    mask,
-)
+from diffprune._surgery.equivalence import OutputCheck, certify
 from diffprune._surgery.remove import removal
 from diffprune.errors import RemovalError
 
@@ -53,18 +46,6 @@ def wrong(model, by):
     with torch.no_grad():
         other.fc2.bias += by
     return other
-
-
-def test_masking_zeroes_the_slices_of_removed_units_in_a_copy():
-    model = Net()
-    before = copy.deepcopy(model.state_dict())
-    masked = mask(model, find_groups(model, X), KEEP)
-    assert masked.fc1.weight[2].count_nonzero() == 0
-    assert masked.fc1.bias[2] == 0
-    assert masked.fc2.weight[:, 2].count_nonzero() == 0
-    kept = masked.fc1.weight[KEEP["fc1"]]
-    assert torch.equal(kept, model.fc1.weight[KEEP["fc1"]])
-    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
 def test_equal_models_are_certified_in_double_precision():
@@ -175,42 +156,6 @@ def test_certifying_leaves_both_models_alone(make):
     for each in (model, small):
         torch.testing.assert_close(each.state_dict(), before, rtol=0, atol=0)
         assert each.training
-
-
-class Single(nn.Linear):
-    """Insists on single precision."""
-
-    def forward(self, x):
-        return super().forward(x.float())
-
-
-@pytest.mark.parametrize(("kind", "is_double"), [(nn.Linear, True), (Single, False)])
-def test_a_copy_in_double_precision_where_it_runs_in_it(kind, is_double):
-    model, x = kind(3, 2), torch.rand(4, 3)
-    fine = in_double(model, x)
-    dtype = torch.float64 if is_double else torch.float32
-    assert fine.is_double == is_double
-    assert {fine.model.weight.dtype, fine.inputs.dtype, fine.returned[0].dtype} == {
-        dtype
-    }
-    assert model.weight.dtype == torch.float32
-    torch.testing.assert_close(fine.returned[0].float(), model(x))
-
-
-def test_tensors_get_the_types_of_their_namesakes():
-    like = nn.Sequential(nn.Linear(3, 2).bfloat16(), nn.BatchNorm1d(2))
-    model = nn.Sequential(nn.Linear(3, 1), nn.BatchNorm1d(1)).double()
-    cast_like_(model, like)
-    types = {name: tensor.dtype for name, tensor in like.state_dict().items()}
-    assert {name: t.dtype for name, t in model.state_dict().items()} == types
-
-
-def test_inputs_are_doubled_wherever_they_are_nested():
-    tokens = torch.ones(2, dtype=torch.long)
-    found = doubled({"x": [torch.ones(2), tokens], "flag": True})
-    assert found["x"][0].dtype == torch.float64
-    assert found["x"][1] is tokens
-    assert found["flag"] is True
 
 
 class IntegerFirst(Net):

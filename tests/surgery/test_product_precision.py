@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from diffprune._surgery.compare import arithmetic
-from diffprune._surgery.equivalence import in_double
+from diffprune._surgery.double_precision import in_double
 from diffprune._surgery.product_precision import product_type
 
 aten = torch.ops.aten

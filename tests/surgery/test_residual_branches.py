@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from diffprune._graph import Silencer, find_groups
-from diffprune._surgery.dead_units import needed, zero_slices
+from diffprune._graph import find_groups
+from diffprune._surgery.dead_units import needed, silencer_of
 from diffprune._surgery.replacement_modules import Stub
 from diffprune._surgery.residual_branches import call_shapes, silent_branches
 
@@ -86,7 +86,7 @@ def found(model):
         model.conv2.weight.zero_()
         model.conv2.bias.zero_()
     groups = find_groups(model, X)
-    silencer = Silencer(groups.solution, zero_slices(model))
+    silencer = silencer_of(model, groups.solution)
     return silent_branches(silencer, model, X)
 
 
@@ -122,7 +122,7 @@ def test_a_zero_that_is_not_added_is_no_branch():
 def test_a_model_without_zeros_has_no_such_branch():
     model = Block()
     groups = find_groups(model, X)
-    silencer = Silencer(groups.solution, zero_slices(model))
+    silencer = silencer_of(model, groups.solution)
     assert silent_branches(silencer, model, X) == []
 
 

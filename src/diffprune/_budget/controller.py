@@ -21,6 +21,7 @@ from diffprune._budget.limits import (
     Measured,
     check_reachable,
     make_limits,
+    merit,
 )
 from diffprune._budget.selection import Masks, Orders, UnitSelection
 from diffprune._core.arguments import check, count
@@ -365,7 +366,7 @@ class Controller:
         orders = self._orders()
         trials = 1 if self._measure is None else _TRIALS
         tried = [self._try_(orders) for _ in range(trials)]
-        best = max(tried, key=lambda trial: (trial.used <= 1, -abs(1 - trial.used)))
+        best = max(tried, key=lambda trial: merit(trial.used))
         self._limits[self.stage] = best.limits
         self.phase, self._done = "recovery", len(self._rounds[self.stage])
         self._target = None

@@ -6,11 +6,11 @@ from typing import Final, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 
 from diffprune._budget.budget import Budget
 from diffprune._choice.allocation import Costs, Widths
 from diffprune._core.amounts import Amount, absolute, is_fraction
+from diffprune._core.leaves import leaves_of
 from diffprune._core.types import Float
 from diffprune._costs.counts import file_size, macs, memory, parameters
 from diffprune._costs.latency import latency
@@ -103,6 +103,14 @@ class Limit:
         return float(self.cost(widths)) / self.most
 
 
+def merit(used: float) -> tuple[bool, float]:
+    """How good it is to use so much of a limit: the larger, the better.
+
+    What is within the limit is better than what exceeds it, and what is nearer to it.
+    """
+    return used <= 1, -abs(1 - used)
+
+
 def make_limits(
     budgets: Sequence[Budget], network: Network
 ) -> tuple[tuple[Limit, ...], ...]:
@@ -148,8 +156,7 @@ def num_examples(inputs: ExampleInputs) -> int | None:
         >>> num_examples((torch.rand(8, 3), torch.rand(8))), num_examples(())
         (8, None)
     """
-    leaves = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
-    lengths = {len(x) for x in leaves if x.ndim}
+    lengths = {len(x) for x in leaves_of(Tensor, inputs) if x.ndim}
     return lengths.pop() if len(lengths) == 1 else None
 
 

@@ -25,6 +25,7 @@ from diffprune._graph import (
     ExampleInputs,
     Groups,
     PruneGroup,
+    TensorAxis,
     accepting,
     mode,
     unchanged,
@@ -184,21 +185,20 @@ class _Slopes:
         for group in self._groups:
             slope = torch.zeros(group.size).double()
             for place in _makers(group):
-                slope += self._along(group, place.tensor, place.dim, place.axis)
+                slope += self._along(group, place)
             self._total[group.name] += slope.square() / count
         self._batches += 1
         for parameter in self.parameters:
             parameter.grad = None
 
-    def _along(self, group: PruneGroup, name: str, dim: int, axis: Any) -> Tensor:  # noqa: ANN401 - an axis
-        parameter = self._named[name]
+    def _along(self, group: PruneGroup, place: TensorAxis) -> Float[Tensor, " units"]:
+        parameter, found = self._named[place.tensor], torch.zeros(group.size).double()
         if parameter.grad is None:
-            return torch.zeros(group.size).double()
-        numbers = unit_numbers(axis, group.atom)
+            return found
+        numbers = unit_numbers(place.axis, group.atom)
         product = (parameter.detach() * parameter.grad).double().cpu()
-        each = product.movedim(dim, 0).reshape(len(numbers), -1).sum(1)
+        each = product.movedim(place.dim, 0).reshape(len(numbers), -1).sum(1)
         has_unit = numbers >= 0
-        found = torch.zeros(group.size).double()
         return found.index_add(0, numbers[has_unit], each[has_unit])
 
     def squares(self, group: PruneGroup) -> Float[Tensor, " units"]:
@@ -207,7 +207,7 @@ class _Slopes:
         return total / max(1, self._batches)
 
 
-def _makers(group: PruneGroup) -> list[Any]:
+def _makers(group: PruneGroup) -> list[TensorAxis]:
     """Where the parameters are that make the units."""
     made = [place for place in group.axes if place.is_parameter and not place.is_read]
     return made or [place for place in group.axes if place.is_parameter]

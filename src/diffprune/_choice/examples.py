@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from diffprune._core.leaves import leaves_of
+
 TreeT = TypeVar("TreeT")
 FoundT = TypeVar("FoundT")
 
@@ -16,9 +18,7 @@ _FEW: Final = 8
 
 def batch_size(inputs: object) -> int:
     """How many examples there are: the length of the first tensor among the inputs."""
-    leaves = pytree.tree_leaves(inputs)
-    shapes = [leaf.shape for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
-    return shapes[0][0] if shapes else 1
+    return next((len(x) for x in leaves_of(Tensor, inputs) if x.ndim), 1)
 
 
 def first_examples(batch: TreeT, some: int) -> TreeT:
@@ -32,15 +32,10 @@ def first_examples(batch: TreeT, some: int) -> TreeT:
         torch.Size([2, 3])
     """
     leaves: list[Any] = pytree.tree_leaves(batch)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.ndim]
     is_clear = all(isinstance(leaf, Tensor | bool | None) for leaf in leaves)
-    if not is_clear or len({len(tensor) for tensor in tensors}) != 1:
+    if not is_clear or len({len(x) for x in leaves_of(Tensor, batch) if x.ndim}) != 1:
         return batch
-
-    def cut(leaf: Any) -> Any:  # noqa: ANN401 - what a batch holds
-        return leaf[:some] if isinstance(leaf, Tensor) and leaf.ndim else leaf
-
-    return pytree.tree_map(cut, batch)
+    return pytree.tree_map_only(Tensor, lambda x: x[:some] if x.ndim else x, batch)
 
 
 @torch.no_grad()

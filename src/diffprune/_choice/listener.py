@@ -62,8 +62,8 @@ class Listener:
         examples: int,
         only: Collection[str] | None = None,
     ) -> None:
-        found = [r for r in _readers(model, groups) if only is None or r[0] in only]
-        self._taps = [_Tap(*reader, examples) for reader in found]
+        found = _taps(model, groups, examples)
+        self._taps = [tap for tap in found if only is None or tap.weight in only]
         self._examples, self._passes, self.count = examples, 0, 0
         self._last_end = self.position
 
@@ -158,17 +158,19 @@ class Listener:
         return ()
 
 
-def _readers(
-    model: nn.Module, groups: Iterable[PruneGroup]
-) -> Iterator[tuple[str, int, str, Int[Tensor, "units elements"], int]]:
-    """Weight, dimension, group, and which features there belong to each unit."""
+def _taps(
+    model: nn.Module, groups: Iterable[PruneGroup], examples: int
+) -> Iterator["_Tap"]:
+    """One for each reader of each group whose units have equally many features."""
     first = first_names(model)
     seen = set[tuple[str, int, str]]()
     for group in groups:
         for place in group.axes:
             weight = first.get(place.tensor)
-            reader = weight or "", place.dim, group.name
-            if not place.is_read or weight is None or reader in seen:
+            if not place.is_read or weight is None:
+                continue
+            reader = weight, place.dim, group.name
+            if reader in seen:
                 continue
             numbers = unit_numbers(place.axis, group.atom)
             elements = [
@@ -176,7 +178,7 @@ def _readers(
             ]
             if len({len(some) for some in elements}) == 1:
                 seen.add(reader)
-                yield *reader, torch.stack(elements), len(numbers)
+                yield _Tap(*reader, torch.stack(elements), len(numbers), examples)
 
 
 @final

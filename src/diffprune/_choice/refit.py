@@ -24,7 +24,7 @@ from diffprune._choice.forward import (
     names_of,
     run_watched,
 )
-from diffprune._choice.least_squares import RIDGE, Fit, LeastSquares
+from diffprune._choice.least_squares import Fit, LeastSquares
 from diffprune._choice.linear_maps import Convolution, LinearMap
 from diffprune._choice.lockstep import Pausable
 from diffprune._choice.watch import FunctionCall
@@ -109,7 +109,6 @@ def refit_(
     read: Collection[str] = (),
     normed_by_batch: Collection[str] = (),
     rows_per_feature: float = 0.0,
-    ridge: float = RIDGE,
 ) -> Refit:
     """Fit the layers of a smaller network to those of the whole one, in place.
 
@@ -125,7 +124,6 @@ def refit_(
             one.
         rows_per_feature: Layers are left as they are if the batches have fewer rows for
             each of the features they read.
-        ridge: How hard weights are pulled to what they are.
 
     Returns:
         By how much the error of each layer fell.
@@ -150,7 +148,7 @@ def refit_(
         narrow(whole),  # so that rows come in the order they have in the small one
     ):
         uses = from_few(partial(_uses, whole), held[0])
-        terms = _Terms(ridge, rows_per_feature, frozenset(normed_by_batch))
+        terms = _Terms(rows_per_feature, frozenset(normed_by_batch))
         session = _Session(small, whole, kept, uses, terms)
         named = joined(held, _MAX_JOINED, partial(_returned, whole))
         session.fit_shared_(named)
@@ -234,7 +232,6 @@ class _Stop:
 class _Terms:
     """What is asked of a fit; as for `refit_`."""
 
-    ridge: float
     rows_per_feature: float
     normed_by_batch: frozenset[str]
 
@@ -283,10 +280,9 @@ class _Session:
                 sums.setdefault(name, LeastSquares(centred=False))
                 maps[name] = found
                 rows = _rows(found, y, len(batches) * self._uses.maps[name])
-                bare = y if found.bias is None else found.outputs(y, rows)
                 aims = found.outputs(y, rows)
                 if found.bias is not None:
-                    aims = aims - found.bias.view(bare.shape[1:])
+                    aims = aims - found.bias.view(aims.shape[1:])
                 inputs = self._kept_inputs(name, found, found.inputs(y, rows))
                 sums[name].add(precise(inputs), self._kept_outputs(name, found, aims))
             return y
@@ -299,7 +295,7 @@ class _Session:
             start = found.matrix(weights[name])
             if not self._has_rows(name, sums[name], start.shape[1]):
                 continue
-            fit = sums[name].solve(start, ridge=self._terms.ridge)
+            fit = sums[name].solve(start)
             self._set_(name, found, weights[name], None, fit)
 
     def _is_fitted_alone(self, name: str, found: LinearMap) -> bool:
@@ -423,7 +419,7 @@ class _Session:
         if not self._has_rows(name, sums, start.shape[1]):
             return
         offset = None if is_before_norm else first.bias
-        fit = sums.solve(start, offset=offset, ridge=self._terms.ridge)
+        fit = sums.solve(start, offset=offset)
         self._set_(name, first, first.weight, first.bias, fit)
 
     def _has_rows(self, name: str, sums: LeastSquares, features: int) -> bool:

@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from diffprune._core.leaves import leaves_of
+
 Handler: TypeAlias = Callable[["FunctionCall"], Any]
 
 _COMPOSED: Final = frozenset(
@@ -41,8 +43,7 @@ class FunctionCall:
     @property
     def tensors(self) -> list[Tensor]:
         """All tensors among the arguments, lists flattened, in order."""
-        leaves = pytree.tree_leaves((self.args, dict(self.kwargs)))
-        return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        return leaves_of(Tensor, (self.args, dict(self.kwargs)))
 
     def argument(self, place: int, name: str, default: object = None) -> Any:  # noqa: ANN401 - as the op takes it
         """One argument, whether it was given by position or by name."""

@@ -1,9 +1,9 @@
-"""What every module must have before anything is done to it: values, and a place."""
+"""What modules hold, and must have before anything is done to them: values, a place."""
 
 from typing import Final
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 from diffprune.errors import ArgumentError
@@ -11,8 +11,19 @@ from diffprune.errors import ArgumentError
 MARK: Final = "_diffprune_has_pruner"
 """What a model has as long as a pruner is at work on it."""
 
-GATES: Final = "_diffprune_gates_layers"
+GATES: Final = "_diffprune_gates"
+"""What the gates that a pruner added are called in the layer that holds them."""
+
+GATES_BY_HOOKS: Final = "_diffprune_gates_layers"
 """What an object has whose hooks gate layers."""
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """All parameters and buffers; a shared one under each of its names."""
+    return {
+        **dict(model.named_parameters(remove_duplicate=False)),
+        **dict(model.named_buffers(remove_duplicate=False)),
+    }
 
 
 def check_has_values(model: nn.Module) -> None:
@@ -78,7 +89,7 @@ def check_has_no_pruner(model: nn.Module) -> None:
     for name, module in model.named_modules():
         hooks = *module._forward_pre_hooks.values(), *module._forward_hooks.values()  # noqa: SLF001 - nothing public lists hooks
         owners = (getattr(hook, "__self__", None) for hook in hooks)
-        if any(GATES in getattr(owner, "__dict__", ()) for owner in owners):
+        if any(GATES_BY_HOOKS in getattr(owner, "__dict__", ()) for owner in owners):
             raise ArgumentError(
                 f"`{name or 'this model'}` is a part of another model, whose pruner "
                 "already has a gate on it. Call its `finalize()` first; or prune both "

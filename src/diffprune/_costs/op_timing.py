@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from diffprune._core.leaves import leaves_of
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, Axes, Solution, Step, Value, atoms, count
 
@@ -76,10 +77,10 @@ class Runnable:
             partial(_filled, device=device), (self.args, dict(self.kwargs))
         )
         try:
-            results = pytree.tree_leaves(self.op(*args, **kwargs))
+            results = leaves_of(Tensor, self.op(*args, **kwargs))
         except (RuntimeError, ValueError, TypeError, IndexError):
             return None
-        found = [tuple(r.shape) for r in results if isinstance(r, Tensor)]
+        found = [tuple(result.shape) for result in results]
         # Other shapes: an integer argument would have had to change as well.
         return partial(self.op, *args, **kwargs) if found == self.shapes else None
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diffprune._core.types import Float
 from diffprune._costs.polynomial import Polynomial, polynomial
-from diffprune._graph import Atom, Axes, atoms, volume
+from diffprune._graph import Atom, Axes, atoms_of, volume
 
 FRACTIONS: Final = (1 / 16, 1 / 4, 1 / 2, 3 / 4, 1.0)
 
@@ -66,8 +66,4 @@ def make_scale(
 
 
 def _filled(same: Sequence[Atom], tensors: Sequence[Axes]) -> list[Axes]:
-    return [
-        axes
-        for axes in tensors
-        if not {*same}.isdisjoint(atom for axis in axes for atom in atoms(axis))
-    ]
+    return [axes for axes in tensors if not atoms_of(axes).isdisjoint(same)]

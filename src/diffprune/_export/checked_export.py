@@ -13,8 +13,9 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Tensor, fx, nn
 from torch.export import Dim, ExportedProgram, ShapesCollection
+from torch.utils import _pytree as pytree
 
-from diffprune._export.dynamic_batch import batch_size, resized, tensor_leaves
+from diffprune._core.leaves import leaves_of
 from diffprune._graph import (
     ExampleInputs,
     answered_questions,
@@ -68,8 +69,9 @@ def _trace(
 ) -> ExportedProgram:
     shapes = ShapesCollection()
     if batch_dim is not None:
+        # Sizes 0 and 1 are taken for constants.
         inputs = resized(inputs, batch_dim, max(2, batch_size(inputs, batch_dim)))
-        for tensor in tensor_leaves(inputs):
+        for tensor in leaves_of(Tensor, inputs):
             shapes[tensor] = {batch_dim % tensor.ndim: Dim.DYNAMIC}
     args, kwargs = call_arguments(inputs)
     try:
@@ -148,7 +150,7 @@ def runner(program: ExportedProgram) -> Run:
     def run(inputs: ExampleInputs) -> list[Tensor]:
         args, kwargs = own_arguments(inputs)
         with torch.no_grad():
-            return tensor_leaves(module(*args, **kwargs))
+            return leaves_of(Tensor, module(*args, **kwargs))
 
     return run
 
@@ -175,7 +177,7 @@ def check_same(
                 f"the model, a {type(model).__name__}, returns no tensor, so there is "
                 "nothing to export.\nLet its forward return its outputs."
             )
-        shapes = ", ".join(str(tuple(t.shape)) for t in tensor_leaves(trial))
+        shapes = ", ".join(str(tuple(t.shape)) for t in leaves_of(Tensor, trial))
         try:
             actual = run(trial)
         except Exception as error:
@@ -201,7 +203,7 @@ def model_outputs(model: nn.Module, inputs: ExampleInputs) -> list[Tensor]:
     """All tensors a model returns in eval mode, flattened."""
     args, kwargs = own_arguments(inputs)
     with mode(model, training=False), torch.no_grad():
-        return tensor_leaves(model(*args, **kwargs))
+        return leaves_of(Tensor, model(*args, **kwargs))
 
 
 def _trials(inputs: ExampleInputs, batch_dim: int | None) -> list[Any]:
@@ -210,6 +212,38 @@ def _trials(inputs: ExampleInputs, batch_dim: int | None) -> list[Any]:
     size = batch_size(inputs, batch_dim)
     others = dict.fromkeys(other for other in (1, size + 1) if other != size)
     return [inputs, *(resized(inputs, batch_dim, other) for other in others)]
+
+
+def batch_size(inputs: ExampleInputs, dim: int) -> int:
+    """Number of examples in the inputs.
+
+    Raises:
+        ArgumentError: If their tensors do not agree on it.
+    """
+    shapes = [tuple(tensor.shape) for tensor in leaves_of(Tensor, inputs)]
+    sizes = {shape[dim] if -len(shape) <= dim < len(shape) else 0 for shape in shapes}
+    if len(sizes) != 1 or 0 in sizes:
+        raise ArgumentError(
+            f"the inputs, of shapes {', '.join(map(str, shapes)) or 'none'}, do not "
+            f"have a batch dimension {dim} in common.\n"
+            "For a graph with fixed shapes pass `batch_dim=None`."
+        )
+    return sizes.pop()
+
+
+def resized(inputs: ExampleInputs, dim: int, size: int) -> Any:  # noqa: ANN401 - as nested as given
+    """The inputs with another number of examples, repeated or left out in turn.
+
+    Examples:
+        >>> resized(torch.tensor([[1, 2], [3, 4]]), 0, 3).tolist()
+        [[1, 2], [3, 4], [1, 2]]
+    """
+
+    def resize(x: Tensor) -> Tensor:
+        turns = torch.arange(size, device=x.device) % x.shape[dim]
+        return x.index_select(dim, turns)
+
+    return pytree.tree_map_only(Tensor, resize, inputs)
 
 
 def _compare(expected: list[Tensor], actual: Sequence[Tensor], shapes: str) -> None:

@@ -14,8 +14,8 @@ from torch.utils import _pytree as pytree
 
 from diffprune._core.door import door
 from diffprune._core.files import written_whole
+from diffprune._core.leaves import leaves_of
 from diffprune._export.checked_export import Run, check_same, checked_program
-from diffprune._export.dynamic_batch import tensor_leaves
 from diffprune._graph import ExampleInputs, quiet
 from diffprune.errors import ExportError, MissingPackageError
 
@@ -160,7 +160,7 @@ def _session(path: Path, names: list[str]) -> Run:
     read = {value.name for value in session.get_inputs()}
 
     def run(inputs: ExampleInputs) -> list[Tensor]:
-        named = zip(names, tensor_leaves(inputs), strict=True)
+        named = zip(names, leaves_of(Tensor, inputs), strict=True)
         arrays = {n: tensor.cpu().numpy() for n, tensor in named if n in read}
         return [torch.from_numpy(result) for result in session.run(None, arrays)]
 

@@ -8,6 +8,7 @@ from diffprune._graph.axes import (
     Axis as Axis,
     Cat as Cat,
     atoms as atoms,
+    atoms_of as atoms_of,
     count as count,
     mask as mask,
     rearranged as rearranged,
@@ -15,7 +16,11 @@ from diffprune._graph.axes import (
     volume as volume,
 )
 from diffprune._graph.export_settings import answered_questions as answered_questions
-from diffprune._graph.find import Norms as Norms, find_groups as find_groups
+from diffprune._graph.find import (
+    Heads as Heads,
+    Norms as Norms,
+    find_groups as find_groups,
+)
 from diffprune._graph.groups import (
     FrozenAxis as FrozenAxis,
     Groups as Groups,
@@ -24,6 +29,16 @@ from diffprune._graph.groups import (
     unknown_group as unknown_group,
 )
 from diffprune._graph.infer import Solution as Solution, where as where
+from diffprune._graph.model_runs import (
+    ExampleInputs as ExampleInputs,
+    accepting as accepting,
+    as_written as as_written,
+    call_arguments as call_arguments,
+    check_accepts as check_accepts,
+    mode as mode,
+    own_arguments as own_arguments,
+    unchanged as unchanged,
+)
 from diffprune._graph.narrow_attention import (
     latent_sizes as latent_sizes,
     narrow as narrow,
@@ -59,18 +74,10 @@ from diffprune._graph.rule_api import (
     never_zero as never_zero,
 )
 from diffprune._graph.tracing import (
-    ExampleInputs as ExampleInputs,
     Trace as Trace,
-    accepting as accepting,
-    as_written as as_written,
-    call_arguments as call_arguments,
-    check_accepts as check_accepts,
     check_plain as check_plain,
-    mode as mode,
-    own_arguments as own_arguments,
     quiet as quiet,
     trace as trace,
-    unchanged as unchanged,
 )
 from diffprune._graph.width_constraints import weight_dims as weight_dims
 from diffprune._graph.zeros import (

@@ -8,7 +8,7 @@ atom may turn out to be a product or a concatenation of finer atoms, never the r
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Generic, TypeAlias, TypeVar
@@ -66,6 +66,11 @@ def atoms(axis: Axis) -> Iterator[Atom]:
         else:
             for part in factor.parts:
                 yield from atoms(part)
+
+
+def atoms_of(axes: Iterable[Axis]) -> set[Atom]:
+    """The atoms of several axes, without repetitions."""
+    return {atom for axis in axes for atom in atoms(axis)}
 
 
 def mask(axis: Axis, keep: Mapping[Atom, Bool[Tensor, " units"]]) -> Bool[Tensor, " n"]:

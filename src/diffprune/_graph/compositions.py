@@ -15,6 +15,7 @@ from torch._ops import OpOverload
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from diffprune._core.leaves import leaves_of
 from diffprune._graph.int_tracking import labels
 from diffprune._graph.ops import find_rule
 from diffprune._graph.rule_api import Op, OpRule
@@ -99,8 +100,7 @@ def _has_lengths(node: fx.Node) -> bool:
 def _put_in_place_(node: fx.Node, made_of: fx.GraphModule) -> None:
     """Put a graph in the place of an op, as called from the same line of code."""
     graph, before = node.graph, set(node.graph.nodes)
-    given = pytree.tree_leaves((node.args, node.kwargs))
-    inputs = iter([leaf for leaf in given if isinstance(leaf, fx.Node)])
+    inputs = iter(leaves_of(fx.Node, (node.args, node.kwargs)))
     known = {n: next(inputs) for n in made_of.graph.find_nodes(op="placeholder")}
     with graph.inserting_before(node):
         out = graph.graph_copy(made_of.graph, known)

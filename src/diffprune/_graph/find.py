@@ -8,16 +8,18 @@ from torch import nn
 
 from diffprune._core.arguments import did_you_mean
 from diffprune._core.door import door
-from diffprune._graph.axes import Atom, atoms
+from diffprune._graph.axes import atoms, atoms_of
 from diffprune._graph.groups import Groups, PruneGroup, collect, unknown_group
 from diffprune._graph.infer import Solution, solve
-from diffprune._graph.rule_api import Frozen, Op, Rule, Value
-from diffprune._graph.tracing import ExampleInputs, trace
+from diffprune._graph.model_runs import ExampleInputs
+from diffprune._graph.rule_api import Frozen, Op, Rule
+from diffprune._graph.tracing import trace
 from diffprune._graph.width_constraints import layer_attributes, settle
 from diffprune._graph.zeros import when_zeroed
 from diffprune.errors import ArgumentError, UnknownNameError
 
 Norms: TypeAlias = Literal["exact", "narrow"]
+Heads: TypeAlias = Literal["both", "whole", "head_dim"]
 
 
 @door
@@ -26,7 +28,7 @@ def find_groups(
     example_inputs: ExampleInputs,
     *,
     freeze: Sequence[str] = (),
-    heads: Literal["both", "whole", "head_dim"] = "both",
+    heads: Heads = "both",
     rules: Mapping[Op, Rule] | None = None,
     tie: Sequence[Sequence[str]] = (),
     norms: Norms = "exact",
@@ -135,24 +137,20 @@ def _freeze_unread(solution: Solution) -> None:
     """
     algebra = solution.algebra
     sums = (algebra.resolve(found.axis) for found in solution.facts.contractions)
-    read = {atom for axis in sums for atom in atoms(axis)}
+    read = atoms_of(sums)
     fixed = {id(value) for value in solution.tensors.values()}
     for step in solution.steps:
         if all(id(value) in fixed for value in step.inputs):
             fixed.update(map(id, step.outputs))
         else:
             for value in (*step.inputs, *step.outputs):
-                read |= _atoms_of(solution, value)
+                read |= solution.atoms(value)
     for value in solution.tensors.values():
-        for atom in _atoms_of(solution, value) - read:
+        for atom in solution.atoms(value) - read:
             algebra.freeze((atom,), Frozen("not read for these inputs"))
 
 
-def _atoms_of(solution: Solution, value: Value) -> set[Atom]:
-    return {atom for axis in solution.axes(value) for atom in atoms(axis)}
-
-
-def _freeze_heads(solution: Solution, heads: str) -> None:
+def _freeze_heads(solution: Solution, heads: Heads) -> None:
     unwanted = {
         "both": [],
         "whole": solution.facts.inside_heads + solution.facts.inside_values,

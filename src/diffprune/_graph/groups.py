@@ -16,9 +16,9 @@ from diffprune._core.arguments import shown
 from diffprune._core.door import door
 from diffprune._core.shown import Shown
 from diffprune._core.types import Bool
-from diffprune._graph.axes import Atom, Axis, atoms, volume
+from diffprune._graph.axes import Atom, Axis, atoms, atoms_of, volume
 from diffprune._graph.infer import Solution
-from diffprune._graph.int_tracking import Attribute
+from diffprune._graph.int_sources import Attribute
 from diffprune._graph.rule_api import SPATIAL, Axes, Frozen, Product
 from diffprune.errors import ArgumentError, UnknownNameError
 
@@ -152,23 +152,29 @@ class Groups(Sequence[PruneGroup]):
         products = tuple(
             Product(tuple(map(resolve, axes)), module) for axes, module in self.products
         )
-        parameters, macs = (
-            _per_unit(solution.parameters()),
-            _per_unit(axes for axes, _ in products),
-        )
-        groups = list[PruneGroup]()
-        for group in self.groups:
+        parameters = _per_unit(solution.parameters())
+        macs = _per_unit(axes for axes, _ in products)
+
+        def narrowed(group: PruneGroup) -> PruneGroup:
             (atom,) = atoms(resolve((group.atom,)))
-            places = [replace(p, axis=tensors[p.tensor][p.dim]) for p in group.axes]
-            cost = parameters.get(atom, 0), macs.get(atom, 0)
-            groups.append(
-                PruneGroup(
-                    group.name, atom.size, tuple(places), *cost, atom, group.is_exact
-                )
+            return replace(
+                group,
+                size=atom.size,
+                axes=tuple(
+                    replace(p, axis=tensors[p.tensor][p.dim]) for p in group.axes
+                ),
+                parameters=parameters.get(atom, 0),
+                macs=macs.get(atom, 0),
+                atom=atom,
             )
-        attributes = {key: resolve(axis) for key, axis in self.attributes.items()}
-        return Groups(
-            tuple(groups), self.frozen, attributes, tensors, products, solution
+
+        return replace(
+            self,
+            groups=tuple(map(narrowed, self.groups)),
+            attributes={key: resolve(axis) for key, axis in self.attributes.items()},
+            tensors=tensors,
+            products=products,
+            solution=solution,
         )
 
     @overload
@@ -265,13 +271,13 @@ def collect(solution: Solution, attributes: Mapping[Attribute, Axis]) -> Groups:
     names, coupled = _names(solution, along), solution.coupled()
     groups = [
         PruneGroup(
-            names[atom],
-            atom.size,
-            tuple(axes),
-            parameters.get(atom, 0),
-            macs.get(atom, 0),
-            atom,
-            atom not in coupled,
+            name=names[atom],
+            size=atom.size,
+            axes=tuple(axes),
+            parameters=parameters.get(atom, 0),
+            macs=macs.get(atom, 0),
+            atom=atom,
+            is_exact=atom not in coupled,
         )
         for atom, axes in along.items()
         if _is_prunable(solution, atom, axes)
@@ -354,7 +360,7 @@ def _labels(same: Sequence[Atom], roles: Mapping[Atom, str]) -> dict[Atom, str]:
 
 
 def _atoms_of(solution: Solution, axes: Sequence[Axis]) -> set[Atom]:
-    return {atom for axis in axes for atom in atoms(solution.algebra.resolve(axis))}
+    return atoms_of(map(solution.algebra.resolve, axes))
 
 
 def _per_unit(everything: Iterable[Axes]) -> dict[Atom, int]:
@@ -362,7 +368,7 @@ def _per_unit(everything: Iterable[Axes]) -> dict[Atom, int]:
     found: dict[Atom, int] = {}
     for axes in everything:
         whole = volume(axes, {})
-        for atom in dict.fromkeys(atom for axis in axes for atom in atoms(axis)):
+        for atom in atoms_of(axes):
             less = volume(axes, {atom: atom.size - 1})
             found[atom] = found.get(atom, 0) + whole - less
     return found

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch._ops import OpOverload
 
-from diffprune._graph.axes import Algebra, Atom, Axis, atoms
+from diffprune._core.leaves import leaves_of
+from diffprune._core.modules import named_tensors
+from diffprune._graph.axes import Algebra, Atom, Axis, atoms, atoms_of
 from diffprune._graph.compositions import spell_out_
 from diffprune._graph.int_tracking import labels, token
 from diffprune._graph.lines import line_of
@@ -36,7 +38,6 @@ from diffprune._graph.rule_api import (
     Value,
     Where,
     as_rule,
-    values_in,
 )
 from diffprune._graph.tracing import Trace
 from diffprune._graph.value_lengths import is_inlined
@@ -62,6 +63,10 @@ class Solution:
         """Axes of a value in terms of final atoms."""
         return tuple(map(self.algebra.resolve, value.axes))
 
+    def atoms(self, value: Value) -> set[Atom]:
+        """The final atoms of a value."""
+        return atoms_of(self.axes(value))
+
     def parameters(self) -> list[Axes]:
         """Axes of every parameter; a tied one counts once."""
         values = dict.fromkeys(self.tensors[name] for name in self.parameter_names)
@@ -77,8 +82,7 @@ class Solution:
 
     def coupled(self) -> set[Atom]:
         """Atoms that norms take their statistics over."""
-        found = (self.algebra.resolve(axis) for axis, _ in self.facts.coupled)
-        return {atom for axis in found for atom in atoms(axis)}
+        return atoms_of(self.algebra.resolve(axis) for axis, _ in self.facts.coupled)
 
     def free(self, axis: Axis) -> list[Atom]:
         """Atoms of the axis that may be cut."""
@@ -110,8 +114,7 @@ def solve(
 def _named_values(model: nn.Module, algebra: Algebra[Frozen]) -> dict[str, Value]:
     first: dict[int, Value] = {}
     named = dict[str, Value]()
-    parameters = model.named_parameters(remove_duplicate=False)
-    for name, tensor in [*parameters, *model.named_buffers(remove_duplicate=False)]:
+    for name, tensor in named_tensors(model).items():
         axes = tuple(algebra.fresh(length) for length in tensor.shape)
         value = Value(axes, name, is_mask=tensor.dtype == torch.bool)
         named[name] = first.setdefault(id(tensor), value)
@@ -145,7 +148,7 @@ class _Run:
                 result = fx.map_arg(node.args[0], env.__getitem__)
             self._remember_token(node, env.get(node))
         if given is None:
-            self._freeze_all(values_in(result), Frozen("an output of the model"))
+            self._freeze_all(leaves_of(Value, result), Frozen("an output of the model"))
         return result
 
     def _placeholder(self, node: fx.Node) -> object:
@@ -166,7 +169,7 @@ class _Run:
             inside = [isinstance(arg, fx.GraphModule) for arg in args].index(True)
             return self.graph(args[inside], args[inside + 1 :])
         results = node.meta.get("val")
-        if not _tensors(results):
+        if not leaves_of(Tensor, results):
             return results
         outputs = self._apply(node, args, kwargs)
         return outputs[0] if isinstance(results, Tensor) else outputs
@@ -177,14 +180,14 @@ class _Run:
         call = self._describe(node)
         op = cast("OpOverload", node.target)
         rule = find_rule(op, self.rules) or OpRule(_no_rule)
-        results = _tensors(node.meta["val"])
+        results = leaves_of(Tensor, node.meta["val"])
         try:
             axes = ask(rule.axes, call.where, call, *args, **kwargs)
             outputs = _as_values(axes, results)
         except Unsupported:
             rule = OpRule(_no_rule)
             outputs = _as_values([call.fresh(*s) for s in call.shapes], results)
-            self._refuse(call, values_in((args, tuple(kwargs.values()), outputs)))
+            self._refuse(call, leaves_of(Value, (args, kwargs, outputs)))
         call.rest_are_numbers()
         step = Step(op, functional_op(op), rule, call, args, kwargs, outputs, node)
         self.solution.steps.append(step)
@@ -209,7 +212,8 @@ class _Run:
         self._freeze_all(values, reason)
 
     def _describe(self, node: fx.Node) -> Call:
-        shapes = tuple(tuple(result.shape) for result in _tensors(node.meta["val"]))
+        results = leaves_of(Tensor, node.meta["val"])
+        shapes = tuple(tuple(result.shape) for result in results)
         algebra, facts = self.solution.algebra, self.solution.facts
         is_used = node not in self.unused
         return Call(where(node), shapes, algebra, facts, labels(node), is_used)
@@ -313,11 +317,3 @@ def _as_values(
         Value(axes, is_mask=tensor.dtype == torch.bool)
         for axes, tensor in zip(each, tensors, strict=True)
     )
-
-
-def _tensors(results: object) -> list[Tensor]:
-    if isinstance(results, Tensor):
-        return [results]
-    if isinstance(results, tuple | list):
-        return [result for result in results if isinstance(result, Tensor)]
-    return []

@@ -9,12 +9,10 @@ passed to carries a note of their sources.
 """
 
 import functools
-import linecache
 import operator
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 from types import FrameType
@@ -28,141 +26,29 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from diffprune._graph.lines import note_line_
+from diffprune._core.leaves import leaves_of
+from diffprune._graph.int_sources import (
+    ARITHMETIC,
+    COMPARISONS,
+    Attribute,
+    Dimension,
+    Formula,
+    Question,
+    SizeLog,
+    Source,
+)
+from diffprune._graph.lines import as_text, note_line_
 from diffprune._graph.memories import no_memories
 
 _WIDTH_TUPLES: Final = ("normalized_shape",)  # of torch's layers, those with widths
 _MANY: Final = (tuple, list)
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """An integer that a module holds; `normalized_shape[0]` is an entry of several."""
-
-    module: str
-    name: str
-    value: int
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.name}" if self.module else self.name
-
-
-@dataclass(frozen=True)
-class Dimension:
-    """One entry of the shape of an intermediate tensor, named by a token."""
-
-    token: str
-    dim: int
-    value: int
-
-    def __str__(self) -> str:
-        return f"shape[{self.dim}]"
-
-
-@dataclass(frozen=True)
-class Formula:
-    """Arithmetic on other sources."""
-
-    symbol: str
-    left: "Source | int"
-    right: "Source | int"
-
-    def __str__(self) -> str:
-        return f"({self.left} {self.symbol} {self.right})"
-
-
-Source: TypeAlias = Attribute | Dimension | Formula
-
-_ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-}
-
-
 _TORCH: Final = str(Path(torch.__file__).parent)
-_COMPARISONS: Final[Mapping[str, Callable[[int, int], bool]]] = {
-    "==": operator.eq,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-
-
-def evaluate(
-    source: Source | int, values: Callable[[Attribute | Dimension], int]
-) -> int:
-    """Value of a source when its attributes and dimensions have other values.
-
-    Examples:
-        >>> width = Attribute("", "width", 6)
-        >>> evaluate(Formula("//", width, 2), lambda _: 10)
-        5
-    """
-    if isinstance(source, Formula):
-        left, right = evaluate(source.left, values), evaluate(source.right, values)
-        return _ARITHMETIC[source.symbol](left, right)
-    return source if isinstance(source, int) else values(source)
-
-
-@dataclass(frozen=True)
-class Question:
-    """A comparison that the code made, and what came out.
-
-    Attributes:
-        symbol: Which comparison.
-        left: What stood on its left.
-        right: What stood on its right.
-        where: The line of code.
-    """
-
-    symbol: str
-    left: "Source | int"
-    right: "Source | int"
-    where: str
-
-    def answer(self, values: Callable[[Attribute | Dimension], int]) -> bool:
-        """What comes out when attributes and dimensions have these values."""
-        left, right = evaluate(self.left, values), evaluate(self.right, values)
-        return _COMPARISONS[self.symbol](left, right)
-
-    def __str__(self) -> str:
-        return f"{self.left} {self.symbol} {self.right} ({self.where})"
-
-
-def leaves(source: Source | int) -> Iterator[Attribute | Dimension]:
-    """The attributes and dimensions a source is computed from."""
-    if isinstance(source, Formula):
-        yield from leaves(source.left)
-        yield from leaves(source.right)
-    elif not isinstance(source, int):
-        yield source
-
-
-@dataclass
-class SizeLog:
-    """What was done with tracked integers, other than passing them to an op.
-
-    Attributes:
-        fixed: Integers that may not change, and why.
-        equal: Pairs that were found equal.
-        asked: All other comparisons.
-    """
-
-    fixed: dict[Source, str] = field(default_factory=dict[Source, str])
-    equal: list[tuple[Source, Source]] = field(
-        default_factory=list[tuple[Source, Source]]
-    )
-    asked: set[Question] = field(default_factory=set[Question])
 
 
 def _arithmetic(
     symbol: str, *, reverse: bool = False
 ) -> Callable[["TrackedInt", Any], Any]:
-    function = _ARITHMETIC[symbol]
+    function = ARITHMETIC[symbol]
 
     def method(self: "TrackedInt", other: Any) -> Any:  # noqa: ANN401 - as int's own
         if isinstance(other, bool) or not isinstance(other, int | float):
@@ -180,7 +66,7 @@ def _arithmetic(
 
 
 def _comparison(symbol: str) -> Callable[["TrackedInt", object], bool]:
-    function = _COMPARISONS[symbol]
+    function = COMPARISONS[symbol]
 
     def method(self: "TrackedInt", other: object) -> bool:
         if isinstance(other, float):
@@ -205,8 +91,7 @@ def _asking_line() -> str:
         frame = frame.f_back
     if frame is None or frame.f_code.co_filename.startswith(_TORCH):
         return ""
-    path, number = frame.f_code.co_filename, frame.f_lineno
-    return f"{Path(path).name}:{number}: {linecache.getline(path, number).strip()}"
+    return as_text(frame.f_code.co_filename, frame.f_lineno)
 
 
 def _as_number(name: str) -> Callable[..., Any]:
@@ -265,17 +150,19 @@ class TrackedInt(int):
     __xor__, __rxor__ = _as_number("__xor__"), _as_number("__rxor__")
     __rlshift__, __rrshift__ = _as_number("__rlshift__"), _as_number("__rrshift__")
     __invert__ = _as_number("__invert__")
-    __rpow__ = _as_number("__rpow__")
+    __pow__, __rpow__ = _as_number("__pow__"), _as_number("__rpow__")
+    __truediv__, __rtruediv__ = _as_number("__truediv__"), _as_number("__rtruediv__")
+    __int__, __float__ = _as_number("__int__"), _as_number("__float__")
     __lt__, __le__ = _comparison("<"), _comparison("<=")
     __gt__, __ge__ = _comparison(">"), _comparison(">=")
     __eq__ = _comparison("==")
 
     def __bool__(self) -> bool:
         """Tell the log when the code asks whether it is zero: `if n % 2:`."""
-        return not _comparison("==")(self, 0)
+        return self != 0
 
     def __ne__(self, other: object) -> bool:
-        return not _comparison("==")(self, other)
+        return not self == other
 
     def __neg__(self) -> Any:  # noqa: ANN401 - tracked, like any difference
         return 0 - self
@@ -303,21 +190,6 @@ class TrackedInt(int):
 
     def __rdivmod__(self, other: Any) -> Any:  # noqa: ANN401
         return other // self, other % self
-
-    def __int__(self) -> int:
-        return self.used_as_number(self.plain())
-
-    def __float__(self) -> float:
-        return self.used_as_number(int.__float__(self))
-
-    def __truediv__(self, other: float) -> float:
-        return self.used_as_number(int.__truediv__(self, cast("int", other)))
-
-    def __rtruediv__(self, other: float) -> float:
-        return self.used_as_number(int.__rtruediv__(self, cast("int", other)))
-
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:  # noqa: ANN401 - as int's
-        return self.used_as_number(int.__pow__(self, other, modulo))
 
     def used_as_number(self, result: Any) -> Any:  # noqa: ANN401 - passed through
         """Note that the size itself, not just a shape, enters the computation."""
@@ -542,10 +414,9 @@ def _tracked_forward(model: nn.Module, tracker: SizeTracker) -> Generator[None]:
     def tracked(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the user's
         with tracker:
             returned = forward(*args, **kwargs)
-        for leaf in pytree.tree_leaves(returned):
-            if isinstance(leaf, TrackedInt):
-                why = f"its length is returned by the model: {leaf.source}"
-                tracker.log.fixed[leaf.source] = why
+        for number in leaves_of(TrackedInt, returned):
+            why = f"its length is returned by the model: {number.source}"
+            tracker.log.fixed[number.source] = why
         return returned
 
     model.forward = tracked

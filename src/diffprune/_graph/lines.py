@@ -37,25 +37,23 @@ def line_of(node: fx.Node) -> str:
     place = node.meta.get("custom", {}).get(_PLACE)
     if place is None:
         return ""
-    return _as_text(*place)
+    return as_text(*place)
 
 
 def line_of_failure(error: Exception) -> str:
     """The innermost line outside of torch that an error came through, in that form."""
-    places = [(frame.f_code.co_filename, line) for frame, line in _frames(error)]
+    frames = traceback.walk_tb(error.__traceback__)
+    places = [(frame.f_code.co_filename, line) for frame, line in frames]
     users = [
         place
         for place in places
         if not place[0].startswith(_NOT_USERS) and linecache.getline(*place).strip()
     ]
-    return _as_text(*users[-1]) if users else ""
+    return as_text(*users[-1]) if users else ""
 
 
-def _frames(error: Exception) -> Iterable[tuple[FrameType, int]]:
-    return traceback.walk_tb(error.__traceback__)
-
-
-def _as_text(path: str, number: int) -> str:
+def as_text(path: str, number: int) -> str:
+    """A line of a file, as `file.py:12: code`."""
     return f"{Path(path).name}:{number}: {linecache.getline(path, number).strip()}"
 
 

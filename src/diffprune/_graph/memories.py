@@ -14,7 +14,8 @@ from functools import _lru_cache_wrapper  # pyright: ignore[reportPrivateUsage]
 from typing import Any, Final, TypeAlias
 
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
+
+from diffprune._core.leaves import leaves_of
 
 _Place: TypeAlias = tuple[object, str, "_lru_cache_wrapper[Any]"]
 """Who holds a memoised function, under which name, and the function."""
@@ -79,9 +80,7 @@ def _forgetful(
         before = function.cache_info().misses
         found = function(*args, **kwargs)
         is_known = function.cache_info().misses == before
-        if not is_known and any(
-            isinstance(leaf, Tensor) for leaf in pytree.tree_leaves(found)
-        ):
+        if not is_known and leaves_of(Tensor, found):
             strange.add(function)
         return found
 

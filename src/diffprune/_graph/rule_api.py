@@ -15,8 +15,9 @@ from torch import Tensor, fx
 from torch._ops import OpOverload, OpOverloadPacket
 
 from diffprune._core.door import check_fields
+from diffprune._core.leaves import leaves_of
 from diffprune._graph.axes import Algebra, Atom, Axis, MisalignedError, size
-from diffprune._graph.int_tracking import Source
+from diffprune._graph.int_sources import Source
 
 Axes: TypeAlias = tuple[Axis, ...]
 Op: TypeAlias = OpOverloadPacket | OpOverload
@@ -400,7 +401,7 @@ class Step:
     @cached_property
     def inputs(self) -> tuple[Value, ...]:
         """Tensors among the arguments, lists flattened."""
-        return tuple(values_in((self.args, tuple(self.kwargs.values()))))
+        return tuple(leaves_of(Value, (self.args, tuple(self.kwargs.values()))))
 
     def argument(self, place: int) -> Any:  # noqa: ANN401 - whatever the op takes
         """A positional argument; None if it was left out."""
@@ -411,14 +412,3 @@ class Step:
         found = [(self.argument(place), dim) for place, dim in self.rule.rows]
         given = [(value, dim) for value, dim in found if isinstance(value, Value)]
         return given if given[:1] == found[:1] else []
-
-
-def values_in(tree: object) -> list[Value]:
-    """The tensors among nested arguments."""
-    if isinstance(tree, Value):
-        return [tree]
-    if isinstance(tree, tuple | list):
-        return [value for leaf in tree for value in values_in(leaf)]
-    if isinstance(tree, dict):
-        return values_in(list(tree.values()))
-    return []

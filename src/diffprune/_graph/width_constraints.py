@@ -14,9 +14,17 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.nn.modules.conv import _ConvNd
 
-from diffprune._graph.axes import Atom, Axis, MisalignedError, atoms, count, size
+from diffprune._graph.axes import (
+    Atom,
+    Axis,
+    MisalignedError,
+    atoms,
+    atoms_of,
+    count,
+    size,
+)
 from diffprune._graph.infer import Solution
-from diffprune._graph.int_tracking import (
+from diffprune._graph.int_sources import (
     Attribute,
     Dimension,
     Question,
@@ -188,7 +196,7 @@ class _Settler:
         """
         algebra, tensors = self.solution.algebra, self.solution.tensors.values()
         held = [algebra.resolve(axis) for value in tensors for axis in value.axes]
-        known = {atom for axis in held for atom in atoms(axis)}
+        known = atoms_of(held)
         for use in self.solution.facts.size_uses:
             parts = {*atoms(algebra.resolve(use.axis))}
             if parts <= known and self._follows_an_input(use, known):
@@ -233,13 +241,14 @@ class _Settler:
             return None
 
     def _holds(self, axis: Axis, source: Source, sizes: dict[Atom, int]) -> bool:
-        return self._is(source, self._length(axis, sizes), sizes)
+        return self._value(source, sizes) == self._length(axis, sizes)
 
-    def _is(self, source: Source, number: int, sizes: dict[Atom, int]) -> bool:
+    def _value(self, source: Source, sizes: dict[Atom, int]) -> int | None:
+        """What a source comes to when atoms have other sizes; None if nothing does."""
         try:
-            return evaluate(source, self._values(sizes)) == number
+            return evaluate(source, self._values(sizes))
         except ZeroDivisionError:
-            return False
+            return None
 
     def _values(self, sizes: dict[Atom, int]) -> Values:
         """What attributes and dimensions are when atoms have other sizes."""
@@ -265,7 +274,7 @@ class _Settler:
         involved = self._involved(source)
         tried = [{atom: size} for atom in involved for size in _other_sizes(atom)]
         if not all(
-            self._is(source, number, sizes)
+            self._value(source, sizes) == number
             for sizes in (*tried, *_joint_sizes(involved))
         ):
             self._freeze_leaves(source, reason)

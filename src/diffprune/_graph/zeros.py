@@ -72,8 +72,7 @@ class Spreading(Generic[MaskT]):
     def atoms(self, value: Value) -> frozenset[Atom]:
         """All atoms of a value."""
         if value not in self._atoms:
-            found = (atoms(axis) for axis in self.solution.axes(value))
-            self._atoms[value] = frozenset(atom for some in found for atom in some)
+            self._atoms[value] = frozenset(self.solution.atoms(value))
         return self._atoms[value]
 
     def carries(self, value: Value, atom: Atom) -> bool:
@@ -157,16 +156,8 @@ def unit_numbers(axis: Axis, atom: Atom) -> Int[Tensor, " n"]:
         >>> unit_numbers((Cat(((atom, Atom(2)), (Atom(3),))),), atom)
         tensor([ 0,  0,  1,  1, -1, -1, -1])
     """
-    numbers = torch.full((1,), -1)
-    for factor in axis:
-        if isinstance(factor, Cat):
-            inner = torch.cat([unit_numbers(part, atom) for part in factor.parts])
-        elif factor is atom:
-            inner = torch.arange(factor.size)
-        else:
-            inner = torch.full((factor.size,), -1)
-        numbers = torch.maximum(numbers[:, None], inner).flatten()
-    return numbers
+    nowhere = torch.full((size(axis),), -1)
+    return reduce(torch.maximum, unit_occurrences(axis, atom), nowhere)
 
 
 def unit_occurrences(axis: Axis, atom: Atom) -> list[Int[Tensor, " n"]]:

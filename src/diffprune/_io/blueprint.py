@@ -11,8 +11,8 @@ from typing import Any, Final, TypeAlias, TypeGuard
 
 from torch import Tensor, nn
 
+from diffprune._core.modules import named_tensors
 from diffprune._io.plain_modules import Plain, as_tuple
-from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 
 Size: TypeAlias = int | tuple[int, ...]

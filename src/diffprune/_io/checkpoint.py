@@ -17,14 +17,13 @@ from torch.optim import Optimizer
 from diffprune._core.door import door
 from diffprune._core.files import reading, write_bytes
 from diffprune._core.lending import Lend, borrowers, load_lent_
+from diffprune._core.modules import GATES, named_tensors
 from diffprune._core.nested import put_together, take_apart
 from diffprune._core.randomness import random_states, set_random_states
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.tensor_files import copied, map_tensors, packed
 from diffprune._io.compatibility import are_alike
-from diffprune._io.gated_state import GATES
 from diffprune._io.optimizer_fit import fitted
-from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.optimizer_state import check_trains
 from diffprune._surgery.plan import Plan
 from diffprune.errors import ArgumentError, DiffpruneError
@@ -38,7 +37,7 @@ _OF_TORCH: Final = b"PK"
 
 
 class HasState(Protocol):
-    """What a checkpoint saves beside the optimizer: a `Pruner`, as a rule."""
+    """What is saved with a model: a `Pruner`, as a rule."""
 
     @property
     def model(self) -> nn.Module:

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.modules import GATES
 from diffprune._surgery.apply import apply_plan_
 from diffprune._surgery.first_shapes import FirstShapes
 from diffprune._surgery.plan import Plan
@@ -19,8 +20,6 @@ from diffprune.errors import ArgumentError
 KEY: Final = "_diffprune_state"
 SCALES: Final = "_diffprune_scales"
 PLACED: Final = "placed by hand"
-GATES: Final = "_diffprune_gates"
-"""What the gates that a pruner added are called in the layer that holds them."""
 
 Scale: TypeAlias = tuple[list[str], int, int]
 """The names of a parameter, a dimension, and how many factors there are for it."""

@@ -12,13 +12,14 @@ from torch.optim import Optimizer
 from diffprune._core import files, tensor_files
 from diffprune._core.door import door
 from diffprune._core.lending import borrowers
+from diffprune._core.modules import named_tensors
 from diffprune._core.parameter_hooks import hand_on_hooks_
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._graph import check_plain, latent_sizes, narrow_
 from diffprune._io.blueprint import Blueprint, is_inside
 from diffprune._io.compatibility import Changes, Saved, changes, slots
 from diffprune._io.saved_optimizer import fitting_state, load_state_, read_state
-from diffprune._surgery.apply import laid_out_as, named_tensors
+from diffprune._surgery.apply import laid_out_as
 from diffprune.errors import ArgumentError
 from diffprune.gates import fold_gates
 from diffprune.gates.penalty import named_gates

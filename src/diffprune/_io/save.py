@@ -11,10 +11,10 @@ from torch.optim import Optimizer
 
 from diffprune._core import files, tensor_files
 from diffprune._core.door import door
+from diffprune._core.modules import named_tensors
 from diffprune._graph import check_plain
 from diffprune._io.blueprint import Blueprint
 from diffprune._io.saved_optimizer import OptimizerState, pack_state
-from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.optimizer_state import check_trains
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import named_gates

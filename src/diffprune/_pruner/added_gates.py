@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from diffprune._core.copying import copied
+from diffprune._core.modules import GATES, named_tensors
 from diffprune._core.types import Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, Value
 from diffprune._pruner.gate_sites import (
-    NAME,
     Factor,
     Gating,
     Place,
@@ -23,7 +23,6 @@ from diffprune._pruner.gate_sites import (
 )
 from diffprune._pruner.gate_targets import Targets
 from diffprune._pruner.placement import Cut, Keep, keep_gates_
-from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
@@ -47,7 +46,7 @@ def attach_(model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]) -> 
             factor = Factor(name, dim, axis, groups[name].atom)
             gating.add_factor(tensor, factor)
     _check_kept(gating, groups)
-    _home(model, gating).add_module(NAME, gating)
+    _home(model, gating).add_module(GATES, gating)
     _hook_(model, groups, gating)
     return gating
 
@@ -122,7 +121,7 @@ class AddedGates:
         for handle in gating.handles:
             handle.remove()
         for module in model.modules():
-            module._modules.pop(NAME, None)  # noqa: SLF001 - undoes add_module
+            module._modules.pop(GATES, None)  # noqa: SLF001 - undoes add_module
             if isinstance(module._parameters, ReadAgain):  # noqa: SLF001 - undoes _hook_
                 module._parameters = dict(module._parameters)  # noqa: SLF001
 

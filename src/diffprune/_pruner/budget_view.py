@@ -26,10 +26,11 @@ from diffprune._graph import (
     Rule,
     Value,
 )
+from diffprune._surgery.apply import replace_module_
 from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate
 from diffprune.gates.multiply import multiply
-from diffprune.gates.penalty import first_names, gate_paths
+from diffprune.gates.penalty import first_names, named_gates
 
 FindGroups: TypeAlias = Callable[[nn.Module, ExampleInputs, Mapping[Op, Rule]], Groups]
 """`find_groups` with the user's options, and more rules."""
@@ -110,9 +111,6 @@ class _Mark(nn.Module):
 def _without_gates(model: nn.Module) -> nn.Module:
     """A copy with marks in place of gates."""
     plain = copied(model)
-    paths = gate_paths(plain)
-    marks = {gate: _Mark(gate) for gate in paths.values()}
-    for path, gate in paths.items():
-        parent, _, name = path.rpartition(".")
-        setattr(plain.get_submodule(parent), name, marks[gate])
+    for gate in named_gates(plain).values():
+        replace_module_(plain, gate, _Mark(gate))
     return plain

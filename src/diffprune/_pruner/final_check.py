@@ -6,13 +6,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from diffprune._core.copying import copied
-from diffprune._pruner.gated_model import GatedModel, cut_, release_
+from diffprune._pruner.gated_model import GatedModel
 from diffprune._pruner.placement import Cut
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import Twins, certify, in_double
-from diffprune._surgery.plan import plan_removal
+from diffprune._surgery.double_precision import in_double
+from diffprune._surgery.equivalence import Twins, certify
 from diffprune._surgery.scramble import scrambled
 
 
@@ -31,29 +30,19 @@ def certify_end(gated: GatedModel[Any], cut: Cut) -> Certificate:
         RemovalError: If the two differ.
     """
     fine = in_double(gated.model, gated.example_inputs)
+    removed = None if cut.keeps_all() else cut
     return certify(
         fine.model,
-        _ended(gated, cut, fine.model),
+        gated.plain(fine.model, removed),
         fine.inputs,
         kept=partial(layout, gated.groups, cut.by_group()),
         modes=gated.modes,
-        twins=partial(_twins, gated, cut, fine.model),
+        twins=partial(_twins, gated, removed, fine.model),
     )
 
 
-def _ended(gated: GatedModel[Any], cut: Cut, model: nn.Module) -> nn.Module:
-    """A copy of a model with gates that is cut, its gates folded away."""
-    plain = copied(model)
-    if not cut.keeps_all():
-        plan = plan_removal(gated.groups, keep=cut.by_group())
-        cut_(plain, gated.placement, cut, plan)
-    gated.placement.fold_(plain, cut.groups)
-    release_(plain)
-    return plain
-
-
 @torch.no_grad()
-def _twins(gated: GatedModel[Any], cut: Cut, model: nn.Module) -> Twins:
+def _twins(gated: GatedModel[Any], cut: Cut | None, model: nn.Module) -> Twins:
     """The same with other weights; gates stay, as the closed ones have to."""
     other = scrambled(model)
     gates = gated.placement.gates(model)
@@ -61,4 +50,4 @@ def _twins(gated: GatedModel[Any], cut: Cut, model: nn.Module) -> Twins:
         own = dict(gates[name].named_parameters())
         for key, parameter in gate.named_parameters():
             parameter.copy_(own[key])
-    return Twins(other, _ended(gated, cut, other), modes=gated.modes)
+    return Twins(other, gated.plain(other, cut), modes=gated.modes)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._core.modules import GATES
+from diffprune._core.modules import GATES_BY_HOOKS
 from diffprune._core.types import Float
 from diffprune._graph import Atom, Axis, atoms, size, unit_occurrences
 from diffprune._pruner.compiled_code import note_compiling
@@ -30,8 +30,6 @@ from diffprune._pruner.forward_passes import (
 from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
 from diffprune.gates.pooled import PooledGates
-
-NAME = "_diffprune_gates"
 
 
 @final
@@ -249,7 +247,7 @@ class Swap:
     """
 
     def __init__(self, gating: Gating, places: Sequence[Place]) -> None:
-        vars(self)[GATES] = True
+        vars(self)[GATES_BY_HOOKS] = True
         self.gating, self.places = gating, places
         self._originals: list[tuple[Place, Tensor]] = []
         self.turn = Turn()

@@ -107,7 +107,9 @@ class Targets:
         def wait_for(values: Iterable[Value]) -> None:
             for value in values:
                 place, step = self._makers.get(value, (0, None))
-                if step is not None and place not in seen and self._carry(value, atom):
+                if step is None or place in seen:
+                    continue
+                if atom in self._groups.solution.atoms(value):
                     seen.add(place)
                     heappush(waiting, (-place, step))
 
@@ -116,10 +118,6 @@ class Targets:
             _, step = heappop(waiting)
             yield step
             wait_for(step.inputs)
-
-    def _carry(self, value: Value, atom: Atom) -> bool:
-        axes = self._groups.solution.axes(value)
-        return any(atom in set(atoms(axis)) for axis in axes)
 
     def _when_gated(self, atom: Atom, gated: Container[Target]) -> Spreading[bool]:
         """Where the units of an atom are silent once the gate multiplies these."""
@@ -141,15 +139,14 @@ def _steps_of_atoms(solution: Solution) -> dict[Atom, list[Step]]:
     memory = Memory()
     for step in solution.steps:
         memory.rewritten(step)
-    known: dict[Value, frozenset[Atom]] = {}
+    known: dict[Value, set[Atom]] = {}
     found: dict[Atom, list[Step]] = {}
     for step in solution.steps:
         touched = dict[Atom, None]()
         for value in (*step.inputs, *step.outputs):
             for other in memory.sharing(value):
                 if other not in known:
-                    axes = solution.axes(other)
-                    known[other] = frozenset(a for axis in axes for a in atoms(axis))
+                    known[other] = solution.atoms(other)
                 touched.update(dict.fromkeys(known[other]))
         for atom in touched:
             found.setdefault(atom, []).append(step)

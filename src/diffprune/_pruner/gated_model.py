@@ -14,18 +14,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from diffprune._core.copying import copied
-from diffprune._core.modules import MARK
+from diffprune._core.modules import GATES, MARK, named_tensors
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Float, Int
 from diffprune._costs.network import Network
 from diffprune._graph import Atom, ExampleInputs, Groups, PruneGroup, count
 from diffprune._pruner.data_parallel import ignore_wrappers_, notice_wrappers_
 from diffprune._pruner.gate_contract import check_cut, check_zeros, drawn_in_training
-from diffprune._pruner.gate_sites import NAME
 from diffprune._pruner.moving_inputs import MovingInputs
 from diffprune._pruner.placement import Cut, GatePlacement, Keep, cut_dims
 from diffprune._pruner.processes import Processes
-from diffprune._surgery.apply import apply_plan_, named_tensors
+from diffprune._pruner.removal_policy import are_finite
+from diffprune._surgery.apply import apply_plan_
 from diffprune._surgery.compare import Certificate
 from diffprune._surgery.diagnose import layout
 from diffprune._surgery.equivalence import OutputCheck
@@ -44,6 +44,7 @@ from diffprune.gates import GateLike
 from diffprune.gates.penalty import gate_paths
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
+AnyModuleT = TypeVar("AnyModuleT", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -305,16 +306,19 @@ class GatedModel(Generic[ModuleT]):
         Args:
             keep: By gate, which units the copy has; all that are left if omitted.
         """
-        plain, groups = copied(self.model), self.groups
-        if self.is_folded:
-            release_(plain)
-            return plain
-        if keep is not None:
-            cut = self.placement.cut(self.model, groups, keep)
+        if keep is None or self.is_folded:
+            return self.plain(self.model)
+        return self.plain(self.model, self.placement.cut(self.model, self.groups, keep))
+
+    def plain(self, model: AnyModuleT, cut: Cut | None = None) -> AnyModuleT:
+        """A copy of this model, or of one like it: cut, its gates folded into it."""
+        plain, groups = copied(model), self.groups
+        if cut is not None:
             plan = plan_removal(groups, keep=cut.by_group())
             cut_(plain, self.placement, cut, plan)
             groups = cut.groups
-        self.placement.fold_(plain, groups)
+        if not self.is_folded:
+            self.placement.fold_(plain, groups)
         release_(plain)
         return plain
 
@@ -361,6 +365,11 @@ class GatedModel(Generic[ModuleT]):
         """The model and its copies are nobody's any more; another pruner may come."""
         for model in [self.model, *self.copies]:
             release_(model)
+
+    def is_finite(self) -> bool:
+        """Whether all numbers can be trusted, as the first process has them."""
+        parameters = dict(self.model.named_parameters())
+        return self.processes.decide(lambda: are_finite(parameters))
 
     def tensors(self) -> list[Tensor]:
         """All that the model and its copies hold, gates included."""
@@ -421,7 +430,7 @@ def check_unchanged(model: nn.Module, groups: Groups) -> None:
     found = {
         name: tuple(tensor.shape)
         for name, tensor in named_tensors(model).items()
-        if not name.startswith(gates) and NAME not in name
+        if not name.startswith(gates) and GATES not in name
     }
     expected = {
         name: tuple(count(axis, {}) for axis in axes)

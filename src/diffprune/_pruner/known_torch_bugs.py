@@ -5,23 +5,22 @@ channels last and have few channels is written past its memory: oneDNN issue 603
 networks seldom get there, narrow ones do.
 """
 
-import warnings
-
 import torch
 from torch import nn
+
+from diffprune._core.user_warnings import warn
 
 
 def warn_of_broken_kernels(model: nn.Module) -> None:
     """Say which layers may crash or learn something wrong, and what to do about it."""
     broken = [name for name, module in model.named_modules() if _is_broken(module)]
     if broken and _is_channels_last(model):
-        warnings.warn(
+        warn(
             f"`{broken[0]}` now has fewer than {_block()} input channels. If they come "
             "last in memory, torch's gradient of such a strided 1x1 convolution is "
             "wrong on a processor, or crashes (oneDNN issue 6035). Type "
             "`.to(memory_format=torch.contiguous_format)` for model and inputs, or "
             f"keep widths from there with `round_to={_block()}`.",
-            stacklevel=5,
         )
 
 

@@ -6,7 +6,6 @@ also says what the other units could do in their place.
 """
 
 import copy
-import warnings
 from collections.abc import Mapping
 from typing import Any, Final, final
 
@@ -17,6 +16,7 @@ from diffprune._choice.evidence import GroupEvidence
 from diffprune._choice.observer import Observer
 from diffprune._choice.worth import Leaving, order_units
 from diffprune._core.types import Float, Int
+from diffprune._core.user_warnings import warn
 from diffprune._graph import ExampleInputs
 from diffprune._pruner.gated_model import GatedModel
 from diffprune._pruner.placement import Keep
@@ -99,12 +99,11 @@ class Measuring:
         """Say so if units have left and nothing was known of what they are worth."""
         orders = (self._orders or {}).values()
         if orders and not any(bool(order.worth.any()) for order in orders):
-            warnings.warn(
+            warn(
                 "nothing is known of what units are worth, so they leave in the order "
                 "in which they stand: no gradient has come to their gates.\nTrain the "
                 "model that the pruner was made with, with a loss that depends on it, "
                 "and compile it once the budget is met.",
-                stacklevel=4,
             )
 
     def after_removal_(self, keep: Mapping[str, Keep]) -> None:

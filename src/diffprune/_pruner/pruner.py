@@ -4,7 +4,6 @@ The one place where gates, groups and surgery meet.
 """
 
 import copy
-import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -17,15 +16,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from diffprune._budget import Budget, Controller, Tick
+from diffprune._budget import Budget
 from diffprune._core.door import door
 from diffprune._core.modules import check_has_values
 from diffprune._core.randomness import torch_forked
 from diffprune._core.shown import Shown
 from diffprune._core.snapshot import all_or_nothing
 from diffprune._core.types import Amount, Count, Float, Int
-from diffprune._graph import ExampleInputs, Groups, Op, PruneGroup, Rule
+from diffprune._graph import ExampleInputs, Groups, Heads, Op, PruneGroup, Rule
 from diffprune._pruner.added_gates import put_back
+from diffprune._pruner.budget_run import BudgetRun
 from diffprune._pruner.compiled_code import forget_compiled_code
 from diffprune._pruner.data_parallel import keep_up_to_date_
 from diffprune._pruner.final_check import certify_end
@@ -36,15 +36,13 @@ from diffprune._pruner.norm_statistics import NormStatistics
 from diffprune._pruner.pickling import check_pickles, first_model
 from diffprune._pruner.placement import Keep
 from diffprune._pruner.processes import Processes, fingerprints
-from diffprune._pruner.refitting import BeforeCut, pays, refit_kept_
-from diffprune._pruner.removal_policy import RemovalPolicy, are_finite
+from diffprune._pruner.removal_policy import RemovalPolicy
 from diffprune._pruner.setup import (
     PATIENCE,
     REMOVE_EVERY,
     REOPEN,
     Budgets,
     Gates,
-    Heads,
     Schedule,
     check_model,
     check_options,
@@ -181,7 +179,7 @@ class Pruner(Generic[ModuleT]):
             "on_unknown_state": on_unknown_state,
         }
         self._asked = Strengths(strength, steps)
-        self._on_removal, self._on_budget = on_removal, on_budget
+        self._on_removal = on_removal
         self._is_finished = False
         self._sharding: Sharding | None = None
         self._checked: tuple[int, ...] = ()
@@ -213,7 +211,9 @@ class Pruner(Generic[ModuleT]):
             self._units = self.units()
             self._asked.check(self._units)
             self._strengths = self._compute_strengths()
-            self._listen_(self.steps)
+            self._budget_run = self._make_budget_run(on_budget)
+            if self._budget_run is not None:
+                self._budget_run.listen_(self.steps)
 
     @property
     def model(self) -> ModuleT:
@@ -394,7 +394,8 @@ class Pruner(Generic[ModuleT]):
         self._check_optimizers(optimizers)
         now, checked = self.steps + 1, tuple(map(id, optimizers))
         self._measuring.end_step()
-        self._listen_(now)
+        if self._budget_run is not None:
+            self._budget_run.listen_(now)
         if not self._is_due(now):
             self.steps, self._checked = now, checked
             self._norms.step_()
@@ -402,12 +403,12 @@ class Pruner(Generic[ModuleT]):
                 self._strengths = self._compute_strengths()
             return None
         # The last removal for a budget folds the gates into the weights.
-        with self._removing(optimizers, may_fold=self.controller is not None):
+        with self._removing(optimizers, may_fold=self._budget_run is not None):
             self.steps, self._checked = now, checked
             record = (
                 self._remove_closed_(optimizers)
-                if self.controller is None
-                else self._follow_(self.controller, optimizers)
+                if self._budget_run is None
+                else self._budget_run.follow_(optimizers, now)
             )
         if record is None:
             self._norms.step_()
@@ -452,9 +453,9 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         model = self.model  # asked for now: what is done last may not fail
         with self._removing(optimizers, may_fold=True):
-            if not self._gated.is_folded and self._is_finite():
-                if self.controller is not None:
-                    self._meet_(self.controller, optimizers)
+            if not self._gated.is_folded and self._gated.is_finite():
+                if self._budget_run is not None:
+                    self._budget_run.finish_(optimizers, self.steps)
                 cut = self._gated.cut(self._processes.decide(self._open))
                 found = None if self._gated.is_folded else certify_end(self._gated, cut)
                 self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
@@ -575,24 +576,38 @@ class Pruner(Generic[ModuleT]):
             self._norms.load_state_dict(state.get("norms"))
             if is_folded:
                 gated.fold_(optimizers, is_checked=False)
-            self._listen_(self.steps)
+            if self._budget_run is not None:
+                self._budget_run.listen_(self.steps)
 
     def _is_due(self, step: int) -> bool:
         """Whether there is something to do after so many steps."""
-        if self.controller is not None:
-            is_measured = self.controller.may_be_early and self._processes.decide(
-                lambda: self._measuring.is_ready
-            )
-            return self.controller.is_due(step, is_measured=is_measured)
+        if self._budget_run is not None:
+            return self._budget_run.is_due(step)
         every = self._remove_every
         return bool(every(step)) if callable(every) else step % every == 0
 
     def _remove_closed_(self, optimizers: Sequence[Optimizer]) -> RemovalRecord | None:
-        if self._gated.is_folded or not self._is_finite():
+        if self._gated.is_folded or not self._gated.is_finite():
             return None
         keep = self._policy.keep()  # on all processes, because it counts
         cut = self._gated.cut(self._processes.decide(lambda: keep))
-        return self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
+        record = self._gated.keep_(cut, optimizers, self.steps)
+        self._after_removal_(record)
+        return record
+
+    def _make_budget_run(
+        self, on_budget: Callable[[Budget, ModuleT], None] | None
+    ) -> BudgetRun | None:
+        if self.controller is None:
+            return None
+        return BudgetRun(
+            self._gated,
+            self.controller,
+            self._measuring,
+            self._norms,
+            self._after_removal_,
+            on_budget,
+        )
 
     def _has_units_of(self, state: Mapping[str, Any]) -> bool:
         """Whether exactly the units of a state are left."""
@@ -605,54 +620,6 @@ class Pruner(Generic[ModuleT]):
             for name, units in held.items()
         )
 
-    def _follow_(
-        self, controller: Controller, optimizers: Sequence[Optimizer]
-    ) -> RemovalRecord | None:
-        """Take the next step on the way to a budget."""
-        if controller.is_closing and not self._is_finite():
-            return None
-        record, before = None, self._before_cut(controller)
-        tick = self._steer_(controller, lambda: controller.tick(self.steps))
-        if tick.keep is not None:
-            record = self._remove_(controller, tick.keep, optimizers)
-        record = self._after_removal_(record)
-        if record is not None:
-            self._measuring.warn_of_ignorance()
-            self._norms.forget_()
-        if controller.is_settled and not self._gated.is_folded:
-            self._gated.fold_(optimizers)  # nothing is decided any more
-        if record is not None:
-            self._refit_(before)
-        if tick.met is not None and self._on_budget is not None:
-            self._on_budget(tick.met, self._gated.without_gates())
-        return record
-
-    def _steer_(self, controller: Controller, decide: Callable[[], Tick]) -> Tick:
-        """Let the first process take a step to a budget, and all others follow."""
-        tick, state = self._processes.decide(
-            lambda: (decide(), controller.state_dict())
-        )
-        if not self._processes.is_first:
-            controller.follow_(state, tick.keep)
-        return tick
-
-    def _before_cut(self, controller: Controller) -> BeforeCut | None:
-        """The model as it is before units leave, if it can be fitted afterwards."""
-        inputs = self._measuring.inputs
-        if not inputs or not controller.is_closing:
-            return None
-        whole = self._gated.without_gates()
-        return BeforeCut(whole, inputs, controller.is_pretrained)
-
-    def _refit_(self, before: BeforeCut | None) -> None:
-        """Fit what stays to what it was, in the process that has seen inputs."""
-        if before is not None and refit_kept_(self._gated, before) is not None:
-            self._norms.trust_()
-        self._processes.copy_from_first_(self._parameters().values())
-
-    def _parameters(self) -> dict[str, nn.Parameter]:
-        return dict(self.model.named_parameters())
-
     @property
     def _processes(self) -> Processes:
         return self._gated.processes
@@ -661,61 +628,13 @@ class Pruner(Generic[ModuleT]):
         """Compare all processes at the end of a block."""
         return self._processes.agreeing(
             lambda: fingerprints(
-                self._parameters(),
+                dict(self.model.named_parameters()),
                 [self.steps, {n: units.tolist() for n, units in self.kept.items()}],
             )
         )
 
-    def _is_finite(self) -> bool:
-        return self._processes.decide(lambda: are_finite(self._parameters()))
-
     def _open(self) -> dict[str, Keep]:
         return {name: gate.is_open().cpu() for name, gate in self.gates.items()}
-
-    def _remove_(
-        self,
-        controller: Controller,
-        keep: Mapping[str, Keep],
-        optimizers: Sequence[Optimizer],
-    ) -> RemovalRecord | None:
-        """Remove what was closed for a budget."""
-        cut = self._gated.cut(keep)
-        record = self._gated.keep_(cut, optimizers, self.steps)
-        self._measuring.after_removal_(cut.gates)
-        self._steer_(controller, lambda: controller.after_removal_() or Tick())
-        self._listen_(self.steps)  # as a run does that is resumed from here
-        return record
-
-    def _listen_(self, step: int) -> None:
-        """Measure what units are worth if some are about to leave for a budget."""
-        if self.controller is not None and self.controller.is_near(step):
-            is_trained = self.controller.is_pretrained
-            self._measuring.listen_(for_refit=pays(self.model, is_trained=is_trained))
-
-    def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
-        """Meet the budgets that a run has ended before, be there one or several."""
-        is_late = False
-        while keep := self._steer_(controller, lambda: Tick(controller.finish())).keep:
-            record = self._remove_(controller, keep, optimizers)
-            self._after_removal_(record)
-            is_late = True
-            if record is None and controller.is_closing:
-                break  # nothing is left that could go
-        if not is_late:
-            return
-        count = len(controller.budgets)
-        advice = (
-            f"Give {'it' if count == 1 else 'each of them'} the number of steps that "
-            f"you train for: `Budget(..., steps={max(1, self.steps // count)})`."
-            if self.steps
-            else "Type `pruner.step(optimizer)` after every `optimizer.step()`."
-        )
-        warnings.warn(
-            f"the {'' if count == 1 else 'last '}budget was met only now, after "
-            f"{self.steps} steps of the pruner, and nothing has recovered from it. "
-            f"{advice}",
-            stacklevel=3,
-        )
 
     def _whole(self, optimizers: Sequence[Optimizer]) -> AbstractContextManager[None]:
         """Have the whole model in this process, though it may be divided."""
@@ -758,7 +677,7 @@ class Pruner(Generic[ModuleT]):
             gates = {} if self._gated.is_folded else self.gates
             check_optimizers(optimizers, parameters, gates)
 
-    def _after_removal_(self, record: RemovalRecord | None) -> RemovalRecord | None:
+    def _after_removal_(self, record: RemovalRecord | None) -> None:
         """Push on what is left, and tell the user."""
         self._units = self.units()
         self._strengths = self._compute_strengths()
@@ -767,7 +686,6 @@ class Pruner(Generic[ModuleT]):
             warn_of_broken_kernels(self.model)
             if self._on_removal is not None:
                 self._on_removal(record)
-        return record
 
     def shape(self) -> RemovalRecord:
         """What is left of the model now."""

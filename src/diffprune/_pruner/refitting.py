@@ -6,7 +6,6 @@ batch norms of both models take the statistics of these inputs, because running 
 behind weights that change fast, and layers would be fitted to make up for that.
 """
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # no other name for all of them
 
 from diffprune._choice import Refit, refit_
+from diffprune._core.modules import named_tensors
+from diffprune._core.user_warnings import warn
 from diffprune._graph import ExampleInputs
 from diffprune._pruner.gated_model import GatedModel
-from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
 
 ROWS_PER_FEATURE: Final = 4.0
@@ -75,7 +75,7 @@ def refit_kept_(gated: GatedModel[Any], before: BeforeCut) -> Refit | None:
             rows_per_feature=0.0 if before.is_trained else ROWS_PER_FEATURE,
         )
     except (ArgumentError, RuntimeError) as error:
-        warnings.warn(f"layers were not fitted after a removal: {error}", stacklevel=7)
+        warn(f"layers were not fitted after a removal: {error}")
         return None
     _take_over_(gated.model, named_tensors(plain), cut)
     return found

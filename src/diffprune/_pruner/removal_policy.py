@@ -5,7 +5,6 @@ penalty only pushes it further down. With noise it may be drawn open again, with
 competition the others may lose to it: then its chance to do so decides.
 """
 
-import warnings
 from collections.abc import Mapping
 from typing import final
 
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 
 from diffprune._core.types import Int
+from diffprune._core.user_warnings import warn
 from diffprune._pruner.placement import Keep
 from diffprune.gates import GateLike
 
@@ -61,9 +61,8 @@ def are_finite(tensors: Mapping[str, Tensor]) -> bool:
     """Whether numbers can be trusted; warns about the first that cannot."""
     broken = [name for name, tensor in tensors.items() if not tensor.isfinite().all()]
     if broken:
-        warnings.warn(
+        warn(
             f"`{broken[0]}` holds NaN or infinite numbers; nothing is removed. Lower "
             "the learning rate, or check the loss.",
-            stacklevel=7,
         )
     return not broken

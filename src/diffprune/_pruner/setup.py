@@ -1,10 +1,9 @@
 """Turn the arguments of a `Pruner` into a gated model, strengths and a controller."""
 
 import fnmatch
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import torch
 from torch import nn
@@ -14,10 +13,12 @@ from diffprune._budget.limits import Measured
 from diffprune._choice import Leaving
 from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.types import Count
+from diffprune._core.user_warnings import warn
 from diffprune._costs.latency import measure_in_turns
 from diffprune._graph import (
     ExampleInputs,
     Groups,
+    Heads,
     Op,
     PruneGroup,
     Rule,
@@ -44,7 +45,6 @@ MakeGate: TypeAlias = Callable[[PruneGroup], GateLike]
 Gates: TypeAlias = MakeGate | Mapping[str, MakeGate]
 Budgets: TypeAlias = Budget | Sequence[Budget]
 Schedule: TypeAlias = Count | Callable[[int], bool]
-Heads: TypeAlias = Literal["both", "whole", "head_dim"]
 
 REMOVE_EVERY: Final = 100
 REOPEN: Final = 0.05
@@ -103,11 +103,10 @@ def make_gated_model_(  # noqa: PLR0913 - the options of `Pruner`
 def _warn_of_idle(names: Collection[str]) -> None:
     """Say so if gates stand in a model and multiply nothing."""
     if names:
-        warnings.warn(
+        warn(
             f"gate `{min(names)}` is not called in the forward pass of this model, so "
             "nothing leaves through it.\nCall it there: `x = self.gate(x)`. A gate "
             "whose class has a `forward` of its own cannot be followed.",
-            stacklevel=5,
         )
 
 

@@ -5,18 +5,19 @@ anything else. So what a pruner knows is one more tensor of it, of bytes; when a
 `state_dict` is loaded, the model is cut to its shapes first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from diffprune._core.modules import MARK
+from diffprune._core.modules import MARK, named_tensors
 from diffprune._graph import mode
+from diffprune._io.checkpoint import HasState
 from diffprune._io.gated_state import (
     KEY,
     PLACED,
@@ -27,25 +28,7 @@ from diffprune._io.gated_state import (
 )
 from diffprune._pruner.added_gates import gating_of
 from diffprune._pruner.gate_sites import Gating
-from diffprune._surgery.apply import named_tensors
 from diffprune.errors import ArgumentError
-
-
-class HasState(Protocol):
-    """What is saved with a model: a `Pruner`."""
-
-    @property
-    def model(self) -> nn.Module:
-        """The model, gates included."""
-        ...
-
-    def state_dict(self) -> dict[str, Any]:
-        """What is not in the model's own state."""
-        ...
-
-    def load_state_dict(self, state: Mapping[str, Any], *optimizers: Optimizer) -> None:
-        """Cut the model, and optimizers for it, to the shapes of a run."""
-        ...
 
 
 @final

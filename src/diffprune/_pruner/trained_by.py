@@ -5,7 +5,6 @@ and parameters that no optimizer holds stop learning once they are cut.
 """
 
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from diffprune._core.user_warnings import warn
 from diffprune._surgery.optimizer_state import NAMES, all_optimizers, held_by
 from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
@@ -95,12 +95,11 @@ def _warn_of_decay(
             p for p in group["params"] if p in of_gates and id(group) not in apart
         ]
         if decayed and group.get("weight_decay"):
-            warnings.warn(
+            warn(
                 f"group {number} of the optimizer has weight_decay="
                 f"{group['weight_decay']} and holds the gate of "
                 f"`{of_gates[decayed[0]]}`: decay pulls gates open. Build the "
                 "optimizer from `pruner.parameter_groups(...)`.",
-                stacklevel=4,
             )
             return
 

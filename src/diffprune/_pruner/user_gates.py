@@ -25,10 +25,11 @@ from diffprune._pruner.budget_view import FindGroups, placed_network
 from diffprune._pruner.gate_absorption import absorb_
 from diffprune._pruner.gate_links import GateRule, needed_units
 from diffprune._pruner.placement import Cut, Keep, Layout, keep_gates_
+from diffprune._surgery.apply import replace_module_
 from diffprune._surgery.replacement_modules import Select
 from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate, GateLike, fold_gates
-from diffprune.gates.penalty import gate_paths, named_gates
+from diffprune.gates.penalty import named_gates
 from diffprune.gates.pooled import PooledGates
 
 NAME = "_diffprune_inputs"
@@ -187,11 +188,7 @@ class UserGates:
             left = Select(gate.dim, inputs, None if absorbed else values)
             plain = left if left.does_something else nn.Identity()
             plain.train(model.training)
-            for path in [
-                path for path, one in gate_paths(model).items() if one is gate
-            ]:
-                owner, _, attribute = path.rpartition(".")
-                setattr(model.get_submodule(owner), attribute, plain)
+            replace_module_(model, gate, plain)
 
     def unfold_(
         self, model: nn.Module, groups: Groups, gates: Mapping[str, GateLike]

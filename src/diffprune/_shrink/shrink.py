@@ -4,7 +4,6 @@ A few batches say what every unit is worth; units leave, the least worth per cos
 until a budget holds; the layers that read them are fitted to what they returned before.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeAlias, TypeVar
@@ -31,6 +30,7 @@ from diffprune._core.door import door
 from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool, Count
+from diffprune._core.user_warnings import warn
 from diffprune._costs.counts import macs
 from diffprune._costs.network import Network
 from diffprune._graph import (
@@ -208,7 +208,7 @@ def shrink(  # noqa: PLR0913 - the whole of it in one call
         report(found.report)
     fits = found.report.refit
     if fits is not None and fits.has_failed:
-        warnings.warn(f"no layer that is left was fitted.\n{fits}", stacklevel=3)
+        warn(f"no layer that is left was fitted.\n{fits}")
     return found.model
 
 
@@ -278,12 +278,11 @@ def choose_order(
     """Measure all units, and put those of each group in the order they should leave."""
     found, evidence = list[Leaving](), measure(model, groups, batches, loss)
     if not any(group.is_telling for group in evidence):
-        warnings.warn(
+        warn(
             "the gradient of the loss is zero for every unit on this data, so it does "
             "not say what units are worth, and they leave by what they cost alone.\n"
             "Pass a loss that the model could be trained with, and examples of which "
             "some are not perfect yet.",
-            stacklevel=6,
         )
     for number, group in enumerate(evidence):
         progress("ordering units", number, len(evidence))

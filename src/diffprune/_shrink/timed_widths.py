@@ -1,16 +1,16 @@
 """Which units fit a budget; where time is limited, by the clock."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from torch import Tensor
 
-from diffprune._budget.limits import Limit, Measured, as_costs
+from diffprune._budget.limits import Limit, Measured, as_costs, merit
 from diffprune._choice import Leaving, allocate
 from diffprune._choice.allocation import LEAST_UNITS, as_widths
 from diffprune._core.types import Bool
+from diffprune._core.user_warnings import warn
 from diffprune._costs.latency import measure_in_turns
 from diffprune._costs.network import Network
 
@@ -65,15 +65,14 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     Warns:
         UserWarning: If all exceed a limit.
     """
-    best = max(trials, key=lambda trial: (trial.used <= 1, -abs(1 - trial.used)))
+    best = max(trials, key=lambda trial: merit(trial.used))
     if best.used > 1:
-        warnings.warn(
+        warn(
             f"the small model was timed {len(trials)} times and always took longer "
             f"than allowed, {best.used:.2f} times as long at best: the machine is "
             "busy, or the model is too small for its time to depend on its widths.\n"
             "Try again when nothing else runs, or limit something that is counted, "
             "such as `macs=`.",
-            stacklevel=7,
         )
     return best
 

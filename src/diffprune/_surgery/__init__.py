@@ -10,7 +10,8 @@ from diffprune._surgery.compact import (
     compaction_of_groups as compaction_of_groups,
 )
 from diffprune._surgery.compare import Certificate as Certificate
-from diffprune._surgery.equivalence import certify as certify, mask as mask
+from diffprune._surgery.equivalence import certify as certify
+from diffprune._surgery.masking import mask as mask
 from diffprune._surgery.plan import (
     Plan as Plan,
     plan_removal as plan_removal,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.modules import named_tensors
 from diffprune._core.parameter_hooks import hand_on_hooks_
 from diffprune._graph import latent_sizes, narrow_named_
 from diffprune._surgery.plan import Indices, Plan
@@ -78,7 +79,7 @@ def apply_plan_(model: nn.Module, plan: Plan) -> dict[Tensor, Tensor]:
         if isinstance(old, nn.Parameter) and isinstance(new, nn.Parameter):
             hand_on_hooks_(old, new)
     for path, stub in plan.stubs.items():
-        _replace_(model, model.get_submodule(path), stub.build())
+        replace_module_(model, model.get_submodule(path), stub.build())
     _refresh_(model, plan)
     return replaced
 
@@ -136,14 +137,6 @@ def shrink(tensor: Tensor, dims: Mapping[int, Indices]) -> Tensor:
     return parameter
 
 
-def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """All parameters and buffers; a shared one under each of its names."""
-    return {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
-
-
 def check_fits(model: nn.Module, plan: Plan) -> None:
     """Refuse a plan made for another model, before anything is touched.
 
@@ -175,8 +168,8 @@ def _check_dims(name: str, shape: tuple[int, ...], dims: Mapping[int, Indices]) 
             last = max(kept, default="None")
             raise ArgumentError(
                 f"the plan keeps index {last} of dimension {dim} of `{name}`, whose "
-                f" shape is {shape}. It was made for another model, or was "
-                "applied already."
+                f"shape is {shape}. It was made for another model, or was applied "
+                "already."
             )
 
 
@@ -221,7 +214,8 @@ def _entry(attribute: str) -> tuple[str, int | None]:
     return (attribute, None) if found is None else (found[1], int(found[2]))
 
 
-def _replace_(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+def replace_module_(model: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Put a module in the place of another, under all names of that."""
     for path, module in list(model.named_modules(remove_duplicate=False)):
         if module is old:
             model.set_submodule(path, new)

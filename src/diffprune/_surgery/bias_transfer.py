@@ -6,21 +6,21 @@ layer has nothing left to say: `(a + b) + c` is `(a + (b + c)) + 0`.
 """
 
 from collections import Counter
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import fx, nn
 
-from diffprune._graph import Silencer, Solution, Step, Value
-from diffprune._surgery.dead_units import needed
+from diffprune._graph import Solution, Step, Value
+from diffprune._surgery.dead_units import needed, silencer_of
 
 aten = torch.ops.aten
 
 
 @torch.no_grad()
-def hand_back_(model: nn.Module, silencer: Silencer) -> None:
+def hand_back_(model: nn.Module, solution: Solution) -> None:
     """Silence layers that add nothing but a bias, where another can add it."""
-    stream = _Stream(silencer.solution)
+    stream, silencer = _Stream(solution), silencer_of(model, solution)
     parameters = dict(model.named_parameters(remove_duplicate=False))
     for (weight, bias), calls in stream.layers().items():
         if all(silencer.is_zero(step.args[0]) for step in calls):
@@ -62,7 +62,7 @@ class _Stream:
 
     def _own(self, step: Step, place: int) -> str | None:
         """The parameter a step has in this place, if nothing else reads it."""
-        given: Any = step.args[place] if place < len(step.args) else None
+        given = step.argument(place)
         if not isinstance(given, Value) or self._uses[given, step.node.graph] != 1:
             return None
         is_everywhere = self._traced[given] == len(self._solution.traces)

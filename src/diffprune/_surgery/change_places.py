@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from diffprune._core.copying import copied
+from diffprune._core.modules import named_tensors
 from diffprune._graph import Groups, PruneGroup, rearranged
-from diffprune._surgery.apply import named_tensors
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 

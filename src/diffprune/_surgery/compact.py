@@ -36,10 +36,12 @@ from diffprune._surgery.constant_folding import (
     unread_zeros_,
     watch,
 )
-from diffprune._surgery.dead_units import Constants, dead_units, zero_slices
+from diffprune._surgery.dead_units import Constants, dead_units, silencer_of
 from diffprune._surgery.diagnose import layout
-from diffprune._surgery.equivalence import Twins, cast_like_, certify, in_double, mask_
+from diffprune._surgery.double_precision import cast_like_, in_double
+from diffprune._surgery.equivalence import Twins, certify
 from diffprune._surgery.keep_masks import at_least_one
+from diffprune._surgery.masking import mask_
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.remove import Removal
 from diffprune._surgery.residual_branches import remove_branches_
@@ -160,7 +162,7 @@ def _bury_(
     """Zero dead units and fold constants until nothing more dies; say what died."""
     dead = {group.atom: torch.zeros(group.size, dtype=torch.bool) for group in groups}
     while True:
-        silencer = Silencer(groups.solution, zero_slices(model))
+        silencer = silencer_of(model, groups.solution)
         now = dead_units(dead, silencer)
         mask_(model, groups, {atom: ~units for atom, units in now.items()})
         changed = any(bool((now[atom] & ~dead[atom]).any()) for atom in dead)

@@ -16,6 +16,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from diffprune._core.leaves import leaves_of
 from diffprune._graph import ExampleInputs, as_written, mode, own_arguments
 from diffprune._surgery.product_precision import product_type
 from diffprune._surgery.same_draws import same_draws, seeded
@@ -99,14 +100,16 @@ def combined(certificates: Sequence[Certificate], *doubts: str) -> Certificate:
         outputs differ by at most 2.0e+00 absolute, 1.0e-01 relative (float32); not
         shown: a doubt
     """
-    telling = [one for one in certificates if not one.is_vacuous] or [*certificates]
+    nothing = Certificate(math.nan, math.nan, "float64")
+    telling = [one for one in certificates if not one.is_vacuous]
+    telling = telling or [*certificates] or [nothing]
     coarsest = max(telling, key=lambda one: torch.finfo(getattr(torch, one.dtype)).eps)
     return Certificate(
         max(one.max_absolute for one in telling),
         max(one.max_relative for one in telling),
         coarsest.dtype,
         tuple(dict.fromkeys(name for one in certificates for name in one.compared)),
-        (*dict.fromkeys(d for one in certificates for d in one.doubts), *doubts),
+        tuple(dict.fromkeys([d for c in certificates for d in c.doubts] + [*doubts])),
     )
 
 
@@ -325,17 +328,12 @@ class _Precision(TorchDispatchMode):
     ) -> Any:  # noqa: ANN401 - whatever the op returns
         del types
         result = func(*args, **(kwargs or {}))
-        seen = [
-            leaf
-            for leaf in pytree.tree_leaves((args, kwargs, result))
-            if isinstance(leaf, Tensor)
-        ]
+        seen = leaves_of(Tensor, (args, kwargs, result))
         found = [*map(self.of, seen)]
         found += [
             product_type(func, t.device) for t in seen if t.dtype is torch.float32
         ]
         coarsest = max(found, key=_coarseness, default=torch.float64)
-        made = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, Tensor)]
-        for tensor in made:  # what an op changes in place, it returns
+        for tensor in leaves_of(Tensor, result):  # also what it changed in place
             self._behind[tensor] = coarsest
         return result

@@ -5,7 +5,7 @@ it, or nothing is written to it. It is *constant* if it does not depend on the i
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from functools import reduce
+from functools import cache, reduce
 
 import torch
 from torch import Tensor, fx, nn
@@ -27,31 +27,20 @@ from diffprune._graph import (
 Units = Mapping[Atom, Bool[Tensor, " units"]]
 
 
-def zero_slices(model: nn.Module) -> "ZeroSlices":
-    """Evidence for a `Silencer`: which slices of the model's parameters are zero."""
-    return ZeroSlices(dict(model.named_parameters(remove_duplicate=False)))
+def silencer_of(model: nn.Module, solution: Solution) -> Silencer:
+    """What is silent in a model as its parameters are now; a buffer is no evidence."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
 
-
-class ZeroSlices:
-    """Looks a slice up once; a buffer is never evidence."""
-
-    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
-        self._parameters = parameters
-        self._known: dict[tuple[str, int], Tensor] = {}
-
-    def __call__(self, name: str, dim: int) -> Bool[Tensor, " n"]:
-        """Which slices of a parameter, along one dimension, are all zero."""
-        if (name, dim) not in self._known:
-            self._known[name, dim] = self._look(name, dim)
-        return self._known[name, dim]
-
-    def _look(self, name: str, dim: int) -> Bool[Tensor, " n"]:
-        tensor = self._parameters.get(name)
+    @cache
+    def zero_slices(name: str, dim: int) -> Bool[Tensor, " n"]:
+        tensor = parameters.get(name)
         if tensor is None:
             return torch.zeros((), dtype=torch.bool)
         others = [d for d in range(tensor.ndim) if d != dim]
         zero = tensor.detach() == 0
         return (zero.amin(others) if others else zero).cpu()
+
+    return Silencer(solution, zero_slices)
 
 
 def dead_units(
@@ -89,13 +78,13 @@ class Constants:
         """Constant units of each atom of a value."""
         if value not in self._independent:
             return self._known.get(value, {})
-        everywhere = self._atoms(value)
+        everywhere = self._solution.atoms(value)
         return {atom: torch.ones(atom.size, dtype=torch.bool) for atom in everywhere}
 
     def _spread(self, step: Step) -> None:
         is_independent = all(value in self._independent for value in step.inputs)
         found = {
-            output: {atom: self._constant(step, atom) for atom in self._atoms(output)}
+            output: {a: self._constant(step, a) for a in self._solution.atoms(output)}
             for output in step.outputs
         }
         for other in self._memory.rewritten(step):
@@ -106,9 +95,6 @@ class Constants:
             self._independent.update(step.outputs)
         for output, units in found.items():
             self._known[output] = {atom: m for atom, m in units.items() if m.any()}
-
-    def _atoms(self, value: Value) -> set[Atom]:
-        return {atom for axis in self._solution.axes(value) for atom in atoms(axis)}
 
     def _constant(self, step: Step, atom: Atom) -> Bool[Tensor, " units"]:
         inherited = [self._inherited(value, atom) for value in step.inputs]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from diffprune._core.leaves import leaves_of
 from diffprune._graph import ExampleInputs
 
 Draw = Callable[[Tensor, torch.Generator], Tensor]
@@ -40,14 +41,12 @@ def repeated(inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as nested as given
         >>> repeated((torch.zeros(1, 3), torch.zeros(2)))[0].shape
         torch.Size([2, 3])
     """
-    tensors = [x for x in pytree.tree_leaves(inputs) if isinstance(x, Tensor)]
-    rows = next((len(x) for x in tensors if x.ndim), None)
+    rows = next((len(x) for x in leaves_of(Tensor, inputs) if x.ndim), None)
 
-    def twice(leaf: object) -> object:
-        is_batched = isinstance(leaf, Tensor) and leaf.ndim and len(leaf) == rows
-        return torch.cat([leaf, leaf]) if is_batched else leaf  # pyright: ignore[reportArgumentType, reportCallIssue] - a tensor
+    def twice(x: Tensor) -> Tensor:
+        return torch.cat([x, x]) if x.ndim and len(x) == rows else x
 
-    return pytree.tree_map(twice, inputs)
+    return pytree.tree_map_only(Tensor, twice, inputs)
 
 
 def resized(inputs: ExampleInputs, *, rows: bool = True) -> Iterator[Any]:
@@ -88,25 +87,19 @@ def _shorter(leaf: Any, dims: Sequence[int]) -> Any:  # noqa: ANN401 - only tens
 def _each(inputs: ExampleInputs, seed: int, numbers: Draw, others: Draw) -> Any:  # noqa: ANN401
     draw = torch.Generator().manual_seed(seed)
 
-    def one(leaf: object) -> object:
-        if not isinstance(leaf, Tensor):
-            return leaf
-        like = _filled(leaf.detach()).cpu()
+    def one(x: Tensor) -> Tensor:
+        like = _filled(x.detach()).cpu()
         is_number = like.is_floating_point() or like.is_complex()
         made = (numbers if is_number else others)(like, draw)
-        return made.to(leaf).requires_grad_(leaf.requires_grad)
+        return made.to(x).requires_grad_(x.requires_grad)
 
-    return pytree.tree_map(one, inputs)
+    return pytree.tree_map_only(Tensor, one, inputs)
 
 
 def _filled(example: Tensor) -> Tensor:
     """The example, with two rows where it has none."""
-    return example.new_zeros(2, *example.shape[1:]) if len_of(example) == 0 else example
-
-
-def len_of(tensor: Tensor) -> int | None:
-    """How many rows a tensor has, if it has rows."""
-    return len(tensor) if tensor.ndim else None
+    is_empty = example.ndim > 0 and len(example) == 0
+    return example.new_zeros(2, *example.shape[1:]) if is_empty else example
 
 
 def _uniform(like: Tensor, draw: torch.Generator) -> Tensor:

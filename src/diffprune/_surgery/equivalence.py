@@ -5,28 +5,22 @@ says where the two part.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 import torch
-from torch import Tensor, nn
-from torch.utils import _pytree as pytree
+from torch import nn
 
 from diffprune._choice.examples import batch_size, can_be_cut, first_examples
 from diffprune._core.arguments import check
 from diffprune._core.copying import copied
 from diffprune._core.door import door
-from diffprune._core.types import Bool
 from diffprune._graph import (
-    Atom,
     ExampleInputs,
-    Groups,
     check_accepts,
-    mask as axis_mask,
 )
-from diffprune._surgery.apply import named_tensors
 from diffprune._surgery.compare import (
     Certificate,
     Comparison,
@@ -43,7 +37,7 @@ from diffprune._surgery.diagnose import (
     first_disagreement,
     record,
 )
-from diffprune._surgery.keep_masks import check_same_model, checked
+from diffprune._surgery.double_precision import in_double
 from diffprune._surgery.trials import (
     RESIZED,
     Finding,
@@ -56,42 +50,6 @@ from diffprune._surgery.trials import (
 from diffprune.errors import ArgumentError, RemovalError
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
-
-
-@door
-def mask(
-    model: ModuleT, groups: Groups, keep: Mapping[str, Bool[Tensor, " units"]]
-) -> ModuleT:
-    """Return a copy of the model with every parameter slice of removed units zero.
-
-    Args:
-        model: Left as it is.
-        groups: Its groups.
-        keep: For each group to mask, by name, which of its units stay.
-
-    Raises:
-        UnknownNameError: If a name is not that of a group.
-        ArgumentError: If the groups are those of another model, or a mask does not fit.
-    """
-    check_same_model(model, groups)
-    keep = checked(groups, keep, may_vanish=True)
-    masked = copied(model)
-    mask_(masked, groups, {groups[name].atom: kept for name, kept in keep.items()})
-    return masked
-
-
-@torch.no_grad()
-def mask_(
-    model: nn.Module, groups: Groups, keep: Mapping[Atom, Bool[Tensor, " units"]]
-) -> None:
-    """Set every parameter slice of removed units to zero, in place."""
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    masks = {atom: kept.cpu() for atom, kept in keep.items()}
-    for place in {p for group in groups if group.atom in masks for p in group.axes}:
-        if place.is_parameter and not place.is_direction:
-            parameter = parameters[place.tensor]
-            removed = (~axis_mask(place.axis, masks)).nonzero().flatten()
-            parameter.index_fill_(place.dim, removed.to(parameter.device), 0)
 
 
 class Twins(NamedTuple):
@@ -432,41 +390,3 @@ def _refusal(
         f"{_DIVIDES if divides else ''}"
         "\nNothing was changed; leave the layer out with `freeze=[...]`."
     )
-
-
-class Fine(NamedTuple, Generic[ModuleT]):
-    """A copy of a model, inputs of its precision, and what it returns for them."""
-
-    model: ModuleT
-    inputs: Any
-    returned: Outputs
-    is_double: bool
-
-
-def in_double(model: ModuleT, inputs: ExampleInputs) -> Fine[ModuleT]:
-    """Copy a model, in double precision if it and its device run in it."""
-    try:
-        fine, fine_inputs = copied(model).double(), doubled(inputs)
-        returned = outputs(fine, fine_inputs)
-    except Exception:  # noqa: BLE001 - a layer may raise anything about a dtype
-        coarse = copied(model)
-        return Fine(coarse, inputs, outputs(coarse, inputs), is_double=False)
-    return Fine(fine, fine_inputs, returned, is_double=True)
-
-
-def doubled(inputs: ExampleInputs) -> Any:  # noqa: ANN401 - as nested as given
-    """The inputs with every floating-point tensor in double precision."""
-
-    def double(leaf: object) -> object:
-        if isinstance(leaf, Tensor) and leaf.is_floating_point():
-            return leaf.double()
-        return leaf
-
-    return pytree.tree_map(double, inputs)
-
-
-def cast_like_(model: nn.Module, like: nn.Module) -> None:
-    """Give every tensor the type of its namesake in another model."""
-    types = {name: tensor.dtype for name, tensor in named_tensors(like).items()}
-    for name, tensor in named_tensors(model).items():
-        tensor.data = tensor.data.to(types[name])

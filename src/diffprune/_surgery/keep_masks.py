@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor, nn
 
+from diffprune._core.modules import named_tensors
 from diffprune._core.types import Bool, Float
 from diffprune._graph import Groups, PruneGroup, size, unknown_group
 from diffprune.errors import ArgumentError, UnknownNameError
@@ -62,11 +63,10 @@ def check_same_model(model: nn.Module, groups: Groups) -> None:
     Raises:
         ArgumentError: If the model lacks one of their tensors, or has another shape.
     """
-    parameters = dict(model.named_parameters(remove_duplicate=False))
-    parameters |= dict(model.named_buffers(remove_duplicate=False))
+    tensors = named_tensors(model)
     for name, axes in groups.tensors.items():
         expected = tuple(map(size, axes))
-        found = tuple(parameters[name].shape) if name in parameters else "nothing"
+        found = tuple(tensors[name].shape) if name in tensors else "nothing"
         if found != expected:
             raise ArgumentError(
                 f"these groups are not those of this model: it has {found} for "

@@ -1,6 +1,5 @@
 """Remove units from a model: plan, apply, verify."""
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,11 +14,11 @@ from diffprune._core.door import door
 from diffprune._core.modules import check_has_no_pruner
 from diffprune._core.own_modes import own_modes
 from diffprune._core.types import Bool, Count, Float
+from diffprune._core.user_warnings import warn
 from diffprune._graph import (
     ExampleInputs,
     Groups,
     PruneGroup,
-    Silencer,
     check_accepts,
     find_groups,
 )
@@ -27,15 +26,11 @@ from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.change_places import permuted
 from diffprune._surgery.compare import combined
-from diffprune._surgery.dead_units import zero_slices
 from diffprune._surgery.diagnose import layout
+from diffprune._surgery.double_precision import cast_like_, in_double
 from diffprune._surgery.equivalence import (
     Twins,
-    cast_like_,
     certify,
-    in_double,
-    mask,
-    mask_,
 )
 from diffprune._surgery.keep_masks import (
     at_least_one,
@@ -43,6 +38,7 @@ from diffprune._surgery.keep_masks import (
     checked,
     nothing_left,
 )
+from diffprune._surgery.masking import mask, mask_
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune._surgery.residual_branches import remove_branches_
 from diffprune._surgery.scramble import scrambled
@@ -132,7 +128,7 @@ def remove(
     found = removal(model, example_inputs, groups, keep=wide, refit=refit)
     if found.refit is not None and found.refit.has_failed:
         said = f"no layer was fitted after the removal.\n{found.refit}"
-        warnings.warn(said, stacklevel=3)
+        warn(said)
     return found.model
 
 
@@ -291,7 +287,7 @@ def _twins(
     cut = masked
     if plan.stubs:
         cut = copied(masked)
-        hand_back_(cut, Silencer(groups.solution, zero_slices(cut)))
+        hand_back_(cut, groups.solution)
     return Twins(masked, apply_plan(cut, plan), whole if plan.tensors else None)
 
 

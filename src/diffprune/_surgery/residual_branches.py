@@ -20,7 +20,7 @@ from diffprune._graph import ExampleInputs, Groups, Silencer, Trace, functional_
 from diffprune._surgery.apply import apply_plan
 from diffprune._surgery.bias_transfer import hand_back_
 from diffprune._surgery.compare import outputs
-from diffprune._surgery.dead_units import needed, zero_slices
+from diffprune._surgery.dead_units import needed, silencer_of
 from diffprune._surgery.equivalence import certify
 from diffprune._surgery.plan import Plan
 from diffprune._surgery.replacement_modules import Stub
@@ -68,8 +68,8 @@ def remove_branches_(
         plan: What is removed anyway; it keeps at least one unit of each group.
         inputs: As for `find_groups`.
     """
-    hand_back_(model, Silencer(groups.solution, zero_slices(model)))
-    silencer = Silencer(groups.solution, zero_slices(model))
+    hand_back_(model, groups.solution)
+    silencer = silencer_of(model, groups.solution)
     small = apply_plan(model, plan)
     branches = silent_branches(silencer, small, inputs)
     if not branches:

@@ -16,14 +16,13 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 @torch.no_grad()
-def scrambled(model: ModuleT, *, seed: int = 0, keep_zeros: bool = False) -> ModuleT:
+def scrambled(model: ModuleT, *, keep_zeros: bool = False) -> ModuleT:
     """Copy a model and give every parameter and running statistic another value.
 
     Values stay of the size they had, and keep their sign where all have the same.
 
     Args:
         model: Left as it is.
-        seed: Equal seeds give equal weights.
         keep_zeros: Whether numbers that are zero stay so.
 
     Examples:
@@ -31,7 +30,7 @@ def scrambled(model: ModuleT, *, seed: int = 0, keep_zeros: bool = False) -> Mod
         >>> bool((norm.bias != 0).all() and (norm.running_var != 1).all())
         True
     """
-    other, draw = copied(model), torch.Generator().manual_seed(seed)
+    other, draw = copied(model), torch.Generator().manual_seed(0)
     for parameter in other.parameters():
         if parameter.is_floating_point():
             new = _scrambled(parameter, draw)

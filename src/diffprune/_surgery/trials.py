@@ -5,17 +5,23 @@ NaN, or the same whatever goes in, could not tell a wrong model from a right one
 says so.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from typing import Any, Final
 
-import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from diffprune._graph import ExampleInputs
-from diffprune._surgery.compare import Certificate, Comparison, Gap, Outputs, outputs
+from diffprune._surgery.compare import (
+    Certificate,
+    Comparison,
+    Outputs,
+    combined,
+    outputs,
+)
 from diffprune._surgery.drawn_inputs import drawn, repeated, resized
 
 RESIZED: Final = "inputs of another size"
@@ -180,20 +186,12 @@ def _is_other(a: object, b: object) -> bool:
 
 def certificate(findings: Sequence[Finding], doubts: Sequence[str]) -> Certificate:
     """All findings as plain data; NaN unless one of them could have failed."""
-    doubted = [(f.trial.doubt or f.doubt) for f in findings]
-    telling = [f for f, doubt in zip(findings, doubted, strict=True) if not doubt]
-    not_telling = [
-        f"{f.trial.name}: {doubt}"
-        for f, doubt in zip(findings, doubted, strict=True)
-        if doubt
-    ]
-    gaps = [f.comparison.gap for f in telling] or [Gap(torch.nan, torch.nan)]
-    dtypes = [f.comparison.dtype for f in telling or findings] or [torch.float64]
-    coarsest = max(dtypes, key=lambda dtype: torch.finfo(dtype).eps)
-    return Certificate(
-        max(gap.absolute for gap in gaps),
-        max(gap.relative for gap in gaps),
-        str(coarsest).removeprefix("torch."),
-        tuple(dict.fromkeys(f.trial.name for f in telling)),
-        tuple(dict.fromkeys([*not_telling, *doubts])),
-    )
+    return combined([_certificate(found) for found in findings], *doubts)
+
+
+def _certificate(found: Finding) -> Certificate:
+    shown, name = found.comparison.certificate, found.trial.name
+    doubt = found.trial.doubt or found.doubt
+    if not doubt:
+        return replace(shown, compared=(name,))
+    return Certificate(math.nan, math.nan, shown.dtype, doubts=(f"{name}: {doubt}",))

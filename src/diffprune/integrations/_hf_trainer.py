@@ -1,6 +1,5 @@
 """Pruning in the Trainer of transformers: one callback, nothing overridden."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
@@ -25,6 +24,7 @@ from diffprune.integrations._training import (
     check_processes,
     check_pruner_options,
     set_gates_apart_,
+    shares_left,
     with_steps,
 )
 
@@ -149,7 +149,7 @@ class Pruning(TrainerCallback):
     ) -> None:
         """Add what is left of the model to what is logged."""
         del args, control
-        shares = self._shares()
+        shares = shares_left(self._running())
         kwargs["logs"].update(shares)
         if state.log_history:
             state.log_history[-1].update(shares)
@@ -177,13 +177,6 @@ class Pruning(TrainerCallback):
                 "is made, `Trainer(..., callbacks=[Pruning(...)])`."
             )
         return self.pruner
-
-    def _shares(self) -> Mapping[str, float]:
-        now, dense = self._running().shape(), self._running().dense
-        return {
-            "diffprune/macs": now.macs / dense.macs,
-            "diffprune/parameters": now.parameters / dense.parameters,
-        }
 
 
 def _pretrained(model: nn.Module) -> PreTrainedModel:

@@ -5,7 +5,6 @@ with another number in it. If it has the shapes that a removal would leave, and 
 that report the same sizes, then that number is how the config says it.
 """
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,6 +14,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from diffprune._core.user_warnings import warn
 from diffprune._graph import ExampleInputs, Groups, PruneGroup, find_groups
 from diffprune._surgery.plan import Plan, plan_removal
 from diffprune.errors import ArgumentError
@@ -121,10 +121,9 @@ class ConfigWidths:
         }
         built = _build(model, changes)
         if built is None or _shapes(built) != _shapes(model):
-            warnings.warn(
+            warn(
                 "the config cannot say how wide this model is: save it with "
                 "`dp.save_pruned`, and load it with `load_pretrained`.",
-                stacklevel=2,
             )
             return
         change_(model.config, changes)

@@ -18,6 +18,7 @@ from diffprune._core.door import check_given
 from diffprune._pruner import Pruner
 from diffprune._pruner.setup import REOPEN, check_options, check_reopen
 from diffprune._pruner.trained_by import APART
+from diffprune._surgery.optimizer_state import held_by
 from diffprune.errors import ArgumentError
 
 _OURS = "_diffprune_set_apart"
@@ -71,7 +72,7 @@ def add_penalty_(
     Returns:
         The penalty.
     """
-    held = {p for o in optimizers for group in o.param_groups for p in group["params"]}
+    held = held_by(optimizers)
     gates = [p for p in gate_parameters(pruner) if p in held]
     with torch.enable_grad():
         penalty = pruner.penalty()
@@ -87,14 +88,22 @@ def gate_parameters(pruner: Pruner[Any]) -> list[nn.Parameter]:
     return pruner.parameter_groups()[1]["params"]
 
 
+def shares_left(pruner: Pruner[Any]) -> dict[str, float]:
+    """What is left of the model, as shares of the whole, by the names in a log."""
+    now, dense = pruner.shape(), pruner.dense
+    return {
+        "diffprune/macs": now.macs / dense.macs,
+        "diffprune/parameters": now.parameters / dense.parameters,
+    }
+
+
 def check_held(pruner: Pruner[Any], optimizers: Sequence[Optimizer]) -> None:
     """Refuse optimizers that do not train the gates.
 
     Raises:
         ArgumentError: If one does not.
     """
-    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    held = {parameter for group in groups for parameter in group["params"]}
+    held = held_by(optimizers)
     if any(p not in held for p in gate_parameters(pruner)):
         raise ArgumentError(
             "no optimizer trains the gates. Build it from all parameters of the model, "

@@ -29,6 +29,7 @@ from diffprune.integrations._training import (
     check_processes,
     check_pruner_options,
     set_gates_apart_,
+    shares_left,
     with_steps,
 )
 
@@ -142,12 +143,7 @@ class Pruning(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Log what is left."""
         del trainer
-        now, dense = self._running().shape(), self._running().dense
-        shares = {
-            "diffprune/macs": now.macs / dense.macs,
-            "diffprune/parameters": now.parameters / dense.parameters,
-        }
-        pl_module.log_dict(shares)
+        pl_module.log_dict(shares_left(self._running()))
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Hand the module back plain and small."""

@@ -64,16 +64,14 @@ def other_inputs(inputs: ExampleInputs, *, seed: int = 0) -> Any:  # noqa: ANN40
     """
     draw = torch.Generator().manual_seed(seed)
 
-    def redrawn(leaf: object) -> object:
-        if not isinstance(leaf, Tensor):
-            return leaf
-        if leaf.is_floating_point() and leaf.isfinite().all() and leaf.numel() > 1:
-            noise = torch.randn(leaf.shape, generator=draw, dtype=torch.float64)
-            return (noise.to(leaf) * (leaf.std() + 0.1) + leaf.mean()).to(leaf.dtype)
-        order = torch.randperm(leaf.numel(), generator=draw).to(leaf.device)
-        return leaf.flatten()[order].view(leaf.shape)
+    def redrawn(x: Tensor) -> Tensor:
+        if x.is_floating_point() and x.isfinite().all() and x.numel() > 1:
+            noise = torch.randn(x.shape, generator=draw, dtype=torch.float64)
+            return (noise.to(x) * (x.std() + 0.1) + x.mean()).to(x.dtype)
+        order = torch.randperm(x.numel(), generator=draw).to(x.device)
+        return x.flatten()[order].view(x.shape)
 
-    return pytree.tree_map(redrawn, inputs)
+    return pytree.tree_map_only(Tensor, redrawn, inputs)
 
 
 def tolerance(model: nn.Module) -> float:

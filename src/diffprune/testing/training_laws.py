@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Adam, Optimizer
-from torch.utils import _pytree as pytree
 
 from diffprune._core.arguments import check
 from diffprune._core.copying import copied
 from diffprune._core.door import door
+from diffprune._core.leaves import leaves_of
+from diffprune._core.modules import named_tensors
 from diffprune._core.types import Amount, Bool, Count, Float, Seed
 from diffprune._graph import ExampleInputs
 from diffprune._pruner import Pruner
-from diffprune._surgery.apply import named_tensors, select
+from diffprune._surgery.apply import select
 from diffprune.gates import Gate, expected_l0, named_gates
 from diffprune.testing.outcomes import assert_close, call, tolerance
 
@@ -26,8 +27,7 @@ MakeOptimizer = Callable[[Any], Optimizer]
 
 def mean_square(outputs: Any) -> Float[Tensor, ""]:  # noqa: ANN401 - as the model returns
     """The mean square of all numbers in nested outputs: a loss for any model."""
-    leaves = pytree.tree_leaves(outputs)
-    tensors = [x for x in leaves if isinstance(x, Tensor) and x.is_floating_point()]
+    tensors = [x for x in leaves_of(Tensor, outputs) if x.is_floating_point()]
     return torch.stack([x.square().mean() for x in tensors]).sum()
 
 

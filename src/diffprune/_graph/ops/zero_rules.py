@@ -79,10 +79,8 @@ def all_of(found: Iterable[Mapping[Atom, MaskT]]) -> Mapping[Atom, MaskT]:
 
 
 def _keeps_zero(step: Step) -> bool:
-    def zero(leaf: object) -> object:
-        return torch.zeros(1) if isinstance(leaf, Value) else leaf
-
-    args, kwargs = pytree.tree_map(zero, (step.args, dict(step.kwargs)))
+    given = step.args, dict(step.kwargs)
+    args, kwargs = pytree.tree_map_only(Value, lambda _: torch.zeros(1), given)
     try:
         return bool((step.op(*args, **kwargs) == 0).all())
     except (RuntimeError, TypeError, NotImplementedError):
