@@ -59,6 +59,15 @@ def test_units_that_others_share_are_repeated_up_to_their_number(between, sizes)
     assert sizes(between(body)) == {"first": 4}
 
 
+def test_a_reshape_freezes_no_more_than_what_it_divides_anew(between, sizes):
+    def body(m, h):
+        table = h.unsqueeze(-1).unsqueeze(-1) * torch.ones(3, 5).to(h)
+        shifted = table.reshape(2, h.shape[1], 5, 3)[:, :, 1:]  # as relative positions
+        return m.last(shifted.sum((2, 3)))
+
+    assert sizes(between(body)) == {"first": 8}
+
+
 def test_pixel_shuffle_keeps_whole_channels(between, sizes):
     def body(module, h):
         image = h[:, :, None, None]
