@@ -182,6 +182,19 @@ def test_misaligned_splits_are_refused(lengths):
         Algebra[str]().split((Atom(3), Atom(2), Atom(5)), [*lengths, 7])
 
 
+def test_lengths_that_do_not_line_up_share_a_factor():
+    algebra = Algebra()
+    heads, rows, columns, depth = (algebra.fresh(n) for n in (3, 4, 5, 7))
+    divided = algebra.align((*heads, *rows, *columns, *depth), [3, 5, 4, 7])
+    assert [*divided] == [(heads, [3]), ((*rows, *columns), [5, 4]), (depth, [7])]
+
+
+def test_lengths_of_an_axis_without_elements_share_it():
+    algebra = Algebra()
+    axis = (*algebra.fresh(0), *algebra.fresh(3))
+    assert [*algebra.align(axis, [3, 0])] == [(axis, [3, 0])]
+
+
 def test_a_cut_inside_a_unit_is_refused():
     with pytest.raises(MisalignedError):
         Algebra[str]().cut((Atom(3), Atom(2)), [3, 3])

@@ -76,3 +76,17 @@ def test_experts_that_run_one_by_one_name_it_too():
     model = decoder("Mixtral", **HEADS, experts_implementation="eager")
     with pytest.raises(TraceError, match=r'set_experts_implementation\("batched_mm"\)'):
         dp.find_groups(model, TOKENS)
+
+
+def test_a_model_without_experts_is_not_told_of_them():
+    class Branching(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = decoder("Llama", **HEADS)
+
+        def forward(self, **tokens):
+            logits = self.inner(**tokens).logits
+            return logits if logits.sum() > 0 else -logits
+
+    with pytest.raises(TraceError, match="branches on the values of a tensor"):
+        dp.find_groups(Branching(), TOKENS)

@@ -245,6 +245,32 @@ class Rotary(nn.Module):
         return self.proj(out.transpose(1, 2).reshape(b, n, -1))
 
 
+class ShiftedPositions(nn.Module):
+    """12 -> q, k, v (5 heads x 7), scores of distances shifted by rows -> proj 12."""
+
+    def __init__(self, dim=12, heads=5, head_dim=7):
+        super().__init__()
+        self.heads, width = heads, heads * head_dim
+        self.qkv, self.proj = nn.Linear(dim, 3 * width), nn.Linear(width, dim)
+        self.position = nn.Linear(3, width, bias=False)
+        self.register_buffer("places", torch.randn(17, 3))
+
+    def shifted(self, scores):
+        """From one column for each distance to one for each token."""
+        b, h, n, distances = scores.shape
+        scores = F.pad(scores, (1, 0)).view(b, h, distances + 1, n)[:, :, 1:]
+        return scores.view(b, h, n, distances)[..., :n]
+
+    def forward(self, x):
+        q, k, v = (t.unflatten(-1, (self.heads, -1)) for t in self.qkv(x).chunk(3, -1))
+        places = self.position(self.places).unflatten(-1, (self.heads, -1))
+        scores = torch.einsum("bihd,bjhd->bhij", q, k)
+        scores = scores + self.shifted(torch.einsum("bihd,jhd->bhij", q, places))
+        return self.proj(
+            torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), v).flatten(2)
+        )
+
+
 SEQUENCE = floats(2, 9, 3)
 
 
@@ -268,4 +294,5 @@ ENTRIES = {
     "fused_linear_attention": _classifier(FusedLinearAttention, groups=0),
     "rotary_half": _classifier(Rotary, rotate_half),
     "rotary_pairs": _classifier(Rotary, rotate_pairs),
+    "shifted_positions": _classifier(ShiftedPositions, groups=4),
 }

@@ -204,6 +204,24 @@ class Algebra(Generic[ReasonT]):
             rest = self.resolve(rest)
         return tuple(map(self.resolve, found))
 
+    def align(
+        self, axis: Axis, lengths: Sequence[int]
+    ) -> Iterator[tuple[Axis, Sequence[int]]]:
+        """Divide an axis into as many factors as there are, each of one length or more.
+
+        Several lengths share a factor where they do not divide it as it is divided.
+        """
+        rest, start = self.resolve(axis), 0
+        for end in range(1, len(lengths)) if size(rest) else ():
+            try:
+                factor, rest = self._lead(rest, math.prod(lengths[start:end]))
+            except MisalignedError:
+                rest = self.resolve(rest)
+                continue
+            yield factor, lengths[start:end]
+            rest, start = self.resolve(rest), end
+        yield rest, lengths[start:]
+
     def cut(self, axis: Axis, lengths: Sequence[int]) -> tuple[Axis, ...]:
         """Divide an axis into consecutive segments, as `torch.split` does."""
         axis = self.resolve(axis)

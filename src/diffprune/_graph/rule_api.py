@@ -199,10 +199,12 @@ class Call:
 
     def split(self, axis: Axis, lengths: Sequence[int]) -> Axes:
         """Divide into factors, as `unflatten`; frozen where that is impossible."""
-        try:
-            return self.algebra.split(axis, lengths)
-        except MisalignedError:
-            return self._instead(axis, lengths, "reshaped across its units")
+        out = list[Axis]()
+        for factor, shared in self.algebra.align(axis, lengths):
+            one = len(shared) == 1
+            why = "reshaped across its units"
+            out += [factor] if one else self._instead(factor, shared, why)
+        return tuple(map(self.algebra.resolve, out))
 
     def cut(self, axis: Axis, lengths: Sequence[int]) -> Axes:
         """Divide into segments, as `torch.split`; frozen where that is impossible."""

@@ -72,7 +72,8 @@ def explained(model: nn.Module, failure: Exception) -> TraceError:
 
 def _has_eager_experts(model: nn.Module) -> bool:
     """Whether a model of transformers visits its experts one by one."""
-    configs = (getattr(module, "config", None) for module in model.modules())
+    experts = (module for module in model.modules() if hasattr(module, "_apply_gate"))
+    configs = (getattr(module, "config", None) for module in experts)
     return any(getattr(c, "_experts_implementation", "") == "eager" for c in configs)
 
 

@@ -48,7 +48,19 @@ BODIES = {
         {"first": 8},
     ),
     "slice up to a number that is all": (lambda _, h: h[:, :8], {"first": 8}),
-    "every second": (lambda _, h: h[:, ::2].repeat(1, 2), {}),
+    "every second": (lambda _, h: h[:, ::2].repeat(1, 2), {"first": 4}),
+    "even and odd": (
+        lambda _, h: torch.cat((h[:, ::2].tanh(), h[:, 1::2]), 1),
+        {"first": 4},
+    ),
+    "every second from the third": (
+        lambda _, h: torch.cat((h[:, 2::2], h[:, :5]), 1),
+        {},
+    ),
+    "every third, which is not the same number everywhere": (
+        lambda _, h: torch.cat((h[:, ::3], h[:, 1::3], h[:, 2::3]), 1),
+        {},
+    ),
     "only the shape of the first": (lambda _, h: h / h.mT[0].numel(), {"first": 8}),
     "one": (lambda _, h: h[:, 3].unsqueeze(1).expand(-1, 8), {}),
     "by number": (lambda _, h: h[:, [5, 1, 2, 7, 0, 4, 6, 3]], {}),

@@ -9,6 +9,9 @@ BODIES = {
     "where": lambda h: torch.where(h > 0.3, h, -h),
     "power": lambda h: h**2,
     "cast": lambda h: h.float().double(),
+    "quantised": lambda h: torch.fake_quantize_per_tensor_affine(
+        h.float(), 0.01, 0, 0, 255
+    ).double(),
     "dropout": lambda h: F.dropout(h, 0.5, training=False),
     "normalised": lambda h: F.normalize(h, dim=1),
     "normalised by hand": lambda h: h / (h.norm(dim=1, keepdim=True) + 1e-6),

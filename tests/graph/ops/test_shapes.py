@@ -50,6 +50,24 @@ def test_vectors_are_stacked_side_by_side(between, sizes):
     }
 
 
+def test_units_that_others_share_are_repeated_up_to_their_number(between, sizes):
+    def body(m, h):
+        shared = h.unflatten(1, (-1, 2)).sum(2)
+        times = h.shape[1] // shared.shape[1]
+        return m.last(h * shared.repeat_interleave(times, 1, output_size=h.shape[1]))
+
+    assert sizes(between(body)) == {"first": 4}
+
+
+def test_a_reshape_freezes_no_more_than_what_it_divides_anew(between, sizes):
+    def body(m, h):
+        table = h.unsqueeze(-1).unsqueeze(-1) * torch.ones(3, 5).to(h)
+        shifted = table.reshape(2, h.shape[1], 5, 3)[:, :, 1:]  # as relative positions
+        return m.last(shifted.sum((2, 3)))
+
+    assert sizes(between(body)) == {"first": 8}
+
+
 def test_pixel_shuffle_keeps_whole_channels(between, sizes):
     def body(module, h):
         image = h[:, :, None, None]

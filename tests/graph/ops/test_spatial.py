@@ -1,7 +1,11 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from diffprune import find_groups
 
 BODIES = {
     "max pool": lambda h: F.max_pool2d(h, 2),
@@ -75,6 +79,43 @@ def test_channels_pass_by_windows_over_time(between, sizes):
     signal = torch.randn(2, 6, 4, dtype=torch.float64)
     model = between(lambda m, h: m.last(h.unfold(1, 3, 2).amax(-1)))
     assert sizes(model, signal) == {"first": 8}
+
+
+STILL = {
+    "convolution": nn.Conv1d(2, 2, 1),
+    "same convolution": nn.Conv1d(2, 2, 1, padding="same"),
+    "transposed": nn.ConvTranspose1d(2, 2, 1),
+    "along another axis": nn.Conv2d(1, 1, (3, 1), padding=(1, 0)),
+    "pool": nn.AvgPool2d((2, 1)),
+    "pool by steps": nn.MaxPool2d((3, 1), stride=1),
+}
+
+
+@pytest.mark.parametrize("layer", STILL.values(), ids=STILL)
+def test_windows_of_one_channel_let_channels_pass(between, sizes, layer):
+    images = isinstance(layer, nn.Conv2d | nn.AvgPool2d | nn.MaxPool2d)
+    signal = torch.randn(3, 1, 6, 4) if images else torch.randn(3, 2, 4)
+    model = between(lambda m, h: m.last(m.mix(h)))
+    model.mix = copy.deepcopy(layer).double()
+    assert sizes(model, signal.double())["first"] == 8
+
+
+MOVING = {
+    "by steps": nn.Conv1d(2, 2, 1, stride=2),
+    "with ends": nn.Conv1d(2, 2, 1, padding=1),
+    "wide": nn.Conv1d(2, 2, 3, padding=1),
+    "transposed by steps": nn.ConvTranspose1d(2, 2, 1, stride=2),
+    "pool by steps": nn.MaxPool1d(1, stride=2),
+}
+
+
+@pytest.mark.parametrize("layer", MOVING.values(), ids=MOVING)
+def test_windows_that_leave_channels_out_or_mix_them_freeze_these(between, layer):
+    model = between(lambda m, h: m.mix(h))
+    model.mix = copy.deepcopy(layer).double()
+    groups = find_groups(model, torch.randn(3, 2, 4).double())
+    assert len(groups) == 0
+    assert "used as positions" in next(str(a) for a in groups.frozen if a.size == 8)
 
 
 def test_windows_over_channels_are_positions(between, reason):

@@ -8,7 +8,7 @@ from typing import Final
 import torch
 
 from diffprune._graph.axes import Atom, size
-from diffprune._graph.ops.spatial import slid_along
+from diffprune._graph.ops.spatial import points, slid_along
 from diffprune._graph.ops.zero_rules import (
     all_of,
     any_of,
@@ -66,16 +66,18 @@ def conv(
     groups: int = 1,
 ) -> Axes:
     """y[n, (g o), ...] = sum_i x[n, (g i), ...] * w[(g o), i, ...] + b[(g o)]."""
-    del stride, padding, dilation
+    del dilation
     batch = x.axes[: -len(weight.axes) + 1]
     channel = len(batch)
+    still = points(weight.shape[2:], stride, padding)
     group, inputs = call.split(x.axes[channel], [groups, weight.shape[1]])
     if groups > 1:
         outputs = call.split(weight.axes[0], [groups, weight.shape[0] // groups])
         call.unify(group, outputs[0])
         call.require(groups, group, last=True)
     call.contract(x, channel, weight, 1, part=inputs)
-    out = (*batch, weight.axes[0], *_window(call, x, weight, channel))
+    places = _window(call, x, weight, channel, still)
+    out = (*batch, weight.axes[0], *places)
     call.match(out[channel], bias)
     call.layer_widths(weight, in_channels=x.axes[channel], out_channels=out[channel])
     call.multiply_adds(*out, inputs, *weight.axes[2:])
@@ -94,9 +96,10 @@ def conv_transpose(
     dilation: Anything = 1,
 ) -> Axes:
     """y[n, (g o), ...] = sum_i x[n, (g i), ...] * w[(g i), o, ...] + b[(g o)]."""
-    del stride, padding, output_padding, dilation
+    del output_padding, dilation
     batch = x.axes[: -len(weight.axes) + 1]
     channel = len(batch)
+    still = points(weight.shape[2:], stride, padding)
     group, _ = call.split(x.axes[channel], [groups, weight.shape[0] // groups])
     call.contract(x, channel, weight, 0)
     if groups > 1:
@@ -105,14 +108,17 @@ def conv_transpose(
     call.match(outputs, bias)
     call.layer_widths(weight, in_channels=x.axes[channel], out_channels=outputs)
     call.multiply_adds(*x.axes, weight.axes[1], *weight.axes[2:])
-    return (*batch, outputs, *_window(call, x, weight, channel))
+    return (*batch, outputs, *_window(call, x, weight, channel, still))
 
 
-def _window(call: Call, x: Value, weight: Value, channel: int) -> Axes:
+def _window(
+    call: Call, x: Value, weight: Value, channel: int, still: Sequence[bool]
+) -> Axes:
     """Spatial axes of the output; a window slides over those of the input."""
     for axis in weight.axes[2:]:
         call.freeze(axis, SPATIAL)
-    return slid_along(call, x.axes[channel + 1 :], call.shape[channel + 1 :])
+    places = slice(channel + 1, None)
+    return slid_along(call, x.axes[places], call.shape[places], still)
 
 
 def matmul(call: Call, x: Value, y: Value) -> Axes:

@@ -42,6 +42,8 @@ def slice_(
     if first == length and step == 1:  # nothing, as in `x[..., rotary_dim:]`
         call.require_if_computed(start, x.axes[dim])
         return _replace(x, dim, *call.frozen(PICKED, 0))
+    if first < step and step * call.shape[dim] == length:
+        return _replace(x, dim, _every(call, x.axes[dim], step, end))
     if step != 1 or last == first:
         call.freeze(x.axes[dim], PICKED)
         return _replace(x, dim, *call.frozen(PICKED, call.shape[dim]))
@@ -51,6 +53,14 @@ def slice_(
     chosen = bounds.index(first)
     _require_bounds(call, segments, chosen, (start, end))
     return _replace(x, dim, segments[chosen])
+
+
+def _every(call: Call, axis: Axis, step: int, end: int | None) -> Axis:
+    """The units of which one element is read, as by `x[..., 1::2]`: whole ones stay."""
+    units, inside = call.split(axis, [size(axis) // step, step])
+    call.freeze(inside, PICKED)
+    call.require_if_computed(end, axis)
+    return units
 
 
 def alias(call: Call, x: Value) -> Axes:

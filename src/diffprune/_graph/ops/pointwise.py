@@ -85,6 +85,8 @@ _UNTAGGED = (
     aten.hardtanh, aten.square, aten.hardshrink, aten.softshrink, aten.where,
     aten.masked_fill, aten.copy, aten.addcmul, aten.addcdiv, aten.lerp, aten.rsub,
     aten.true_divide, aten.floor_divide, aten.fmod, aten.remainder,
+    aten.fake_quantize_per_tensor_affine,
+    aten.fake_quantize_per_tensor_affine_cachemask,
 )  # fmt: skip
 
 RULES: Final[Mapping[Op, OpRule]] = {

@@ -202,7 +202,8 @@ def repeat_interleave(
     x: Value,
     times: int | Value,
     dim: int | None = None,
-    **_options: Anything,
+    *,
+    output_size: int | None = None,
 ) -> Axes:
     """Every element several times: y[(i r)] = x[i]."""
     axes = list(x.axes)
@@ -217,6 +218,8 @@ def repeat_interleave(
     (copies,) = call.fresh(times)
     call.require(times, copies)
     axes[dim] = (*axes[dim], *copies)
+    if output_size is not None:
+        call.require(output_size, axes[dim], last=True)
     return tuple(axes)
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import torch
@@ -30,18 +31,56 @@ _RANK: Final = re.compile(r"([123])d")
 
 def resample(call: Call, x: Value, *_args: Anything, **_more: Anything) -> Axes:
     """Pooling, interpolation: new spatial axes, channels as they were."""
-    first_spatial = len(x.axes) - int(_RANK.findall(call.where.op)[0])
-    spatial = slid_along(call, x.axes[first_spatial:], call.shape[first_spatial:])
-    return (*x.axes[:first_spatial], *spatial)
+    rank = _rank(call)
+    lengths = call.shape[-rank:]
+    return (*x.axes[:-rank], *slid_along(call, x.axes[-rank:], lengths, [False] * rank))
 
 
-def slid_along(call: Call, axes: Axes, lengths: Sequence[int]) -> Axes:
+def pool(
+    call: Call, x: Value, window: Sequence[int], stride: Sequence[int] = (),
+    padding: Anything = 0, *_more: Anything,
+) -> Axes:  # fmt: skip
+    """Statistics of a window that slides over the last axes."""
+    rank = _rank(call)
+    still = points(window, stride or window, padding)
+    places = slid_along(call, x.axes[-rank:], call.shape[-rank:], still)
+    return (*x.axes[:-rank], *places)
+
+
+def _rank(call: Call) -> int:
+    """Along how many axes an op slides, as its name says."""
+    return int(_RANK.findall(call.where.op)[0])
+
+
+def points(window: Sequence[int], stride: Anything, padding: Anything) -> list[bool]:
+    """Along which axes a window sees one element at a time, and all of them.
+
+    Examples:
+        >>> points([3, 1], stride=1, padding=[1, 0])
+        [False, True]
+    """
+    steps, sides = (
+        list(how) * (len(window) // len(how)) if isinstance(how, list | tuple)
+        else [0 if isinstance(how, str) else how] * len(window)
+        for how in (stride, padding)
+    )  # fmt: skip
+    zipped = zip(window, steps, sides, strict=True)
+    return [(length, step, side) == (1, 1, 0) for length, step, side in zipped]
+
+
+def slid_along(
+    call: Call, axes: Axes, lengths: Sequence[int], still: Sequence[bool]
+) -> Axes:
     """The positions that a window has along axes, whose units are positions.
 
-    Where these are channels, the reason says so, also of what is made of them.
+    Where these are channels, the reason says so, also of what is made of them. Axes
+    along which the window is `still`, as `points` says, stay as they are.
     """
     out = list[Axis]()
-    for axis, length in zip(axes, lengths, strict=True):
+    for axis, length, stays in zip(axes, lengths, still, strict=True):
+        if stays and size(axis) == length:
+            out.append(axis)
+            continue
         call.freeze(axis, AS_POSITIONS)
         found = map(call.algebra.reason, atoms(call.algebra.resolve(axis)))
         are_channels = any(r is not None and r.why == AS_POSITIONS for r in found)
@@ -129,9 +168,12 @@ def fold(call: Call, x: Value, *_args: Anything) -> Axes:
     return (*batch, c, *call.frozen(SPATIAL, *call.shape[-2:]))
 
 
-_RESAMPLE = (
+_POOLS = (
     aten.max_pool1d, aten.max_pool2d, aten.max_pool3d, aten.avg_pool1d, aten.avg_pool2d,
-    aten.avg_pool3d, aten.adaptive_avg_pool1d, aten.adaptive_avg_pool2d,
+    aten.avg_pool3d,
+)  # fmt: skip
+_RESAMPLE = (
+    aten.adaptive_avg_pool1d, aten.adaptive_avg_pool2d,
     aten.adaptive_avg_pool3d, aten.upsample_nearest1d, aten.upsample_nearest2d,
     aten.upsample_nearest3d, aten.upsample_linear1d, aten.upsample_bilinear2d,
     aten.upsample_trilinear3d, aten.upsample_bicubic2d, aten._upsample_nearest_exact1d,
@@ -152,6 +194,7 @@ def _zero_padding(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
 _RESAMPLED = OpRule(resample, zeros=zero_if_first, passes_scale=True)
 
 RULES: Final[Mapping[Op, OpRule]] = {
+    **dict.fromkeys(_POOLS, replace(_RESAMPLED, axes=pool)),
     **dict.fromkeys(_RESAMPLE, _RESAMPLED),
     **dict.fromkeys((aten.pad, aten.constant_pad_nd), OpRule(pad, zeros=_zero_padding)),
     aten.grid_sampler: OpRule(grid_sample, zeros=zero_if_first),
