@@ -452,9 +452,10 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         model = self.model  # asked for now: what is done last may not fail
         with self._removing(optimizers, may_fold=True):
-            if not self._gated.is_folded and self._is_finite():
-                if self.controller is not None:
-                    self._meet_(self.controller, optimizers)
+            is_finite = self._gated.is_folded or self._is_finite()
+            if is_finite:
+                self._meet_(optimizers)
+            if is_finite and not self._gated.is_folded:
                 cut = self._gated.cut(self._processes.decide(self._open))
                 found = None if self._gated.is_folded else certify_end(self._gated, cut)
                 self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))
@@ -623,9 +624,12 @@ class Pruner(Generic[ModuleT]):
             self._gated.fold_(optimizers)  # nothing is decided any more
         if record is not None:
             self._refit_(before)
-        if tick.met is not None and self._on_budget is not None:
-            self._on_budget(tick.met, self._gated.without_gates())
+        self._tell_of_(tick.met)
         return record
+
+    def _tell_of_(self, met: Budget | None) -> None:
+        if met is not None and self._on_budget is not None:
+            self._on_budget(met, self._gated.without_gates())
 
     def _steer_(self, controller: Controller, decide: Callable[[], Tick]) -> Tick:
         """Let the first process take a step to a budget, and all others follow."""
@@ -692,11 +696,16 @@ class Pruner(Generic[ModuleT]):
             is_trained = self.controller.is_pretrained
             self._measuring.listen_(for_refit=pays(self.model, is_trained=is_trained))
 
-    def _meet_(self, controller: Controller, optimizers: Sequence[Optimizer]) -> None:
+    def _meet_(self, optimizers: Sequence[Optimizer]) -> None:
         """Meet the budgets that a run has ended before, be there one or several."""
-        is_late = False
-        while keep := self._steer_(controller, lambda: Tick(controller.finish())).keep:
-            record = self._remove_(controller, keep, optimizers)
+        controller, is_late = self.controller, False
+        if controller is None:
+            return
+        while (tick := self._steer_(controller, controller.finish)) != Tick():
+            self._tell_of_(tick.met)
+            if tick.keep is None:
+                continue
+            record = self._remove_(controller, tick.keep, optimizers)
             self._after_removal_(record)
             is_late = True
             if record is None and controller.is_closing:
