@@ -129,11 +129,13 @@ def test_a_run_that_ends_early_meets_its_budget_too(network, gates, steps):
     controller = make([Budget(macs=0.1, steps=100)], network, gates)
     for _ in follow(controller, gates, steps):
         pass
-    keep = controller.finish()
-    if keep is not None:
-        remove_(controller, gates, keep)
+    tick = controller.finish()
+    if tick.keep is not None:
+        remove_(controller, gates, tick.keep)
+        tick = controller.finish()
     assert 0.97 <= controller.limits[0].used(controller.widths()) <= 1
-    assert controller.finish() is None
+    assert (tick.met, controller.phase) == (controller.budgets[0], "met")
+    assert controller.finish() == Tick()
 
 
 @pytest.mark.parametrize("when", [3, 25, 70])

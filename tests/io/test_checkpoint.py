@@ -331,6 +331,23 @@ def test_a_run_that_went_on_can_go_back(kind):
         assert torch.equal(tensor, expected[name]), name
 
 
+@pytest.mark.parametrize("kind", [Net, Placed])
+def test_a_run_goes_back_by_its_file_to_before_its_first_removal(kind, tmp_path):
+    """What has come to nothing starts again from there; another model does not."""
+    pruner, optimizer, scheduler = make(kind, every=4)
+    train_(pruner, optimizer, scheduler, 3)
+    dp.save_checkpoint(tmp_path / "whole", pruner, optimizer)
+    before = copy.deepcopy(pruner.model.state_dict())
+    train_(pruner, optimizer, scheduler, 9)
+    assert pruner.history
+    dp.load_checkpoint(tmp_path / "whole", pruner, optimizer)
+    for name, tensor in pruner.model.state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    assert not pruner.history
+    train_(pruner, optimizer, scheduler, 1)
+    assert pruner.history
+
+
 def test_a_run_whose_gates_are_folded_away_goes_back_by_its_file(tmp_path):
     run_ = with_budget()
     x = torch.rand(4, 5)

@@ -1,6 +1,7 @@
 """Pruners with a budget: what users ask for, and what they get."""
 
 import copy
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -255,6 +256,25 @@ def test_a_run_that_ends_early_meets_all_its_budgets(steps):
     with pytest.warns(UserWarning, match="the last budget was met only now, after"):
         small = pruner.finalize(optimizer)
     assert 0.97 * 0.2 <= dp.find_groups(small, X[:4]).macs() / whole <= 0.2
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_late"), [(3, True), (12, True), (39, False)], ids=str
+)
+def test_a_run_that_ends_early_tells_of_every_budget(steps, is_late):
+    """Be it that units still have to leave for it, or that the model recovers."""
+    budgets, told = [dp.Budget(macs=part, steps=20) for part in (0.5, 0.2)], {}
+    pruner, optimizer = begin(
+        budgets, on_budget=lambda budget, small: told.update({budget.macs: small})
+    )
+    whole = pruner.groups.macs()
+    train(pruner, optimizer, steps)
+    with pytest.warns(UserWarning, match="met only now") if is_late else nullcontext():
+        pruner.finalize(optimizer)
+    used = {part: dp.find_groups(s, X[:4]).macs() / whole for part, s in told.items()}
+    assert [*used] == [0.5, 0.2]
+    assert used == pytest.approx({0.5: 0.49, 0.2: 0.195}, abs=0.01)
+    assert pruner.controller.phase == "met"
 
 
 RESUMED = dp.Budget(macs=0.2, parameters=0.3, steps=STEPS)

@@ -377,3 +377,26 @@ def test_a_gate_that_multiplies_nothing_is_named(model):
 def test_a_gate_is_given_its_input_as_what_replaces_it_is():
     with pytest.raises(TypeError, match="positional-only"):
         dp.Gate(8)(x=torch.randn(4, 8))
+
+
+class Tokens(nn.Module):
+    """tokens -> fc -> relu -> gate on tokens -> fc -> over tokens, somehow."""
+
+    def __init__(self, pool):
+        super().__init__()
+        self.first, self.gate = nn.Linear(6, 9), dp.Gate(7)
+        self.second, self.pool = nn.Linear(9, 4), pool
+
+    def forward(self, x):
+        return self.pool(self.second(self.gate(self.first(x).relu())))
+
+
+@pytest.mark.parametrize("pool", [nn.Identity(), lambda x: x.mean(1)])
+def test_a_gate_on_tokens_is_not_folded_into_weights_of_their_features(pool):
+    x = torch.randn(3, 7, 6, dtype=torch.float64)
+    pruner = dp.Pruner(Tokens(pool).double().eval(), x, strength=1e-5)
+    pruner.gates["gate"].logits.data[:5] += torch.tensor([-3.0, 0.1, 0.2, 0.3, 0.4])
+    expected = pruner.model(x)
+    small = pruner.finalize()
+    torch.testing.assert_close(small(x), expected, rtol=0, atol=1e-10)
+    assert type(small.gate) is Select

@@ -87,6 +87,25 @@ def test_one_vector_for_all_parameters_is_refused():
         check_can_follow([optimizer], {"w": parameters[1]})
 
 
+@pytest.mark.parametrize("odd", [{"m": torch.rand(5, 4)}, torch.rand(5, 4)])
+def test_what_is_remembered_by_name_is_refused_or_forgotten(move, odd):
+    optimizer = optim.SGD([move.old], lr=1)
+    optimizer.state.update({"w": odd, "seen": 3, "scale": {"by": torch.ones(1)}})
+    with pytest.raises(ArgumentError, match=r"for 'w', which is no parameter"):
+        check_can_follow([optimizer], {"w": move.old})
+    check_can_follow([optimizer], {"w": move.old}, may_reset=True)
+    follow_(optimizer, [move])
+    assert list(optimizer.state) == ["seen", "scale"]
+    check_can_follow([optimizer], {"w": move.new})
+
+
+@pytest.mark.parametrize("kind", [torch.rand_like, lambda old: old])
+def test_what_a_group_holds_beside_its_parameters_is_refused(move, kind):
+    group = {"params": [move.old], "lr": torch.tensor(0.1), "slow": [kind(move.old)]}
+    with pytest.raises(ArgumentError, match=r"`param_groups\[0\]\['slow'\]`.* `w`"):
+        check_can_follow([optim.SGD([group])], {"w": move.old})
+
+
 def test_parameters_that_nobody_holds_are_refused(move):
     with pytest.raises(ArgumentError, match=r"does not hold `layer.weight`"):
         check_can_follow([optim.SGD([nn.Parameter(torch.rand(1))], lr=1)],

@@ -199,11 +199,14 @@ class Controller:
             self._close_(keep)
 
     @torch.no_grad()
-    def finish(self) -> Masks | None:
-        """Meet now the next budget that is still to be met; what is to go for it."""
-        if not self.is_closing and not self.is_settled:
-            self._next_(self._start)
-        return self._close_rest_() if self.is_closing else None
+    def finish(self) -> Tick:
+        """Take the next step to the end of a run that stops; empty if it is there.
+
+        Call `after_removal_` when what is to go has gone.
+        """
+        if self.phase == "recovery":
+            return self._next_(self._start)
+        return Tick(self._close_rest_() if self.is_closing else None)
 
     @torch.no_grad()
     def after_removal_(self) -> None:

@@ -233,8 +233,12 @@ def _parameters(
 def _check_model(
     path: str | os.PathLike[str], state: Mapping[str, Any], pruner: HasState
 ) -> None:
-    """Compare shapes before anything is cut; gates are the pruner's to check."""
+    """Compare shapes before anything is cut; gates are the pruner's to check.
+
+    Where units come back, how many is checked when they do.
+    """
     plan, saved = Plan.from_json(state["pruner"]["plan"]), state["model"]
+    own = Plan.from_json(pruner.state_dict()["plan"])
     is_of_gate = _of_gates(pruner.model)
     unknown = saved.keys() - pruner.model.state_dict().keys()
     if extra := sorted(name for name in unknown if not is_of_gate(name)):
@@ -244,13 +248,14 @@ def _check_model(
         )
     shapes = _shapes(saved)
     for name, shape in _shapes(pruner.model.state_dict()).items():
-        kept = plan.tensors.get(name, {})
-        expected = [len(kept.get(dim, range(n))) for dim, n in enumerate(shape)]
-        found = shapes.get(name, "nothing")
+        found, cut = shapes.get(name), own.tensors.get(name, {})
+        back = {dim: n for dim, n in enumerate(found or ()) if dim in cut}
+        kept = {dim: len(units) for dim, units in plan.tensors.get(name, {}).items()}
+        expected = [*(dict(enumerate(shape)) | back | kept).values()]
         if found != expected and not is_of_gate(name):
             raise ArgumentError(
-                f"`{path}` is of another model: for `{name}` it holds {found}, and "
-                f"{expected} is needed."
+                f"`{path}` is of another model: for `{name}` it holds "
+                f"{found or 'nothing'}, and {expected} is needed."
             )
     for name, tensor in named_tensors(pruner.model).items():
         read = saved.get(name, tensor)

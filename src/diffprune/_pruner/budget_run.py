@@ -80,21 +80,27 @@ class BudgetRun:
             self._gated.fold_(optimizers)  # nothing is decided any more
         if record is not None:
             self._refit_(before)
-        if tick.met is not None and self._on_budget is not None:
-            self._on_budget(tick.met, self._gated.without_gates())
+        self._tell_of_(tick.met)
         return record
 
     def finish_(self, optimizers: Sequence[Optimizer], step: int) -> None:
         """Meet the budgets that training has ended before, be there one or several."""
         is_late = False
-        while keep := self._steer_(lambda: Tick(self._controller.finish())).keep:
-            record = self._remove_(keep, optimizers, step)
+        while (tick := self._steer_(self._controller.finish)) != Tick():
+            self._tell_of_(tick.met)
+            if tick.keep is None:
+                continue
+            record = self._remove_(tick.keep, optimizers, step)
             self._after_removal(record)
             is_late = True
             if record is None and self._controller.is_closing:
                 break  # nothing is left that could go
         if is_late:
             self._warn_of_lateness(step)
+
+    def _tell_of_(self, met: Budget | None) -> None:
+        if met is not None and self._on_budget is not None:
+            self._on_budget(met, self._gated.without_gates())
 
     def _warn_of_lateness(self, step: int) -> None:
         count = len(self._controller.budgets)

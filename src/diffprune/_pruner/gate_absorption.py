@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._core.types import Float, Int
-from diffprune._graph import Axis, Groups, Step, Value, atoms, unit_numbers
-from diffprune._pruner.gate_links import Link
+from diffprune._graph import Atom, Axis, Groups, Step, Value, atoms, size, unit_numbers
+from diffprune._pruner.gate_links import Link, only_atom
 
 Target: TypeAlias = tuple[str, int]
 Find: TypeAlias = Callable[[Groups, Link], list[Target] | None]
@@ -43,10 +43,10 @@ def absorb_(
     if read is not None:
         _multiply_(model, groups, read, links[0].behind(groups), values)
         return True
-    before = links[0].before(groups)
     fed = _everywhere(_feeders, groups, links)
-    if fed is not None and len(before) == 1:
-        scale = values.new_ones(before[0].size)
+    if fed is not None:
+        before = links[0].before(groups)
+        scale = values.new_ones(size(before))
         scale[... if inputs is None else inputs] = values
         _multiply_(model, groups, fed, before, scale)
         return True
@@ -83,7 +83,8 @@ def _multiply_(
 
 def _readers(groups: Groups, link: Link) -> list[Target] | None:
     """Parameters through which alone a gate is read; None if there are other ways."""
-    if len(link.behind(groups)) != 1:
+    atom = only_atom(link.behind(groups))
+    if atom is None:
         return None
     found, reached = list[Target](), set(_outputs(groups, link))
     for step in groups.solution.steps:
@@ -92,18 +93,23 @@ def _readers(groups: Groups, link: Link) -> list[Target] | None:
         if step.rule.passes_scale:
             reached.update(step.outputs)
             continue
-        targets = _targets(groups, step, reached)
+        targets = _targets(groups, step, reached, atom)
         if not targets or any(_uses(groups, name) > 1 for name, _ in targets):
             return None
         found.extend(targets)
     return found or None
 
 
-def _targets(groups: Groups, step: Step, reached: set[Value]) -> list[Target]:
+def _targets(
+    groups: Groups, step: Step, reached: set[Value], atom: Atom
+) -> list[Target]:
+    """Parameters that meet the units of a gate where a step sums over these."""
+    resolve = groups.solution.algebra.resolve
     return [
         (str(value.name), dim)
         for contraction in groups.solution.facts.contractions
         if contraction.where is step.call.where
+        and atom in atoms(resolve(contraction.axis))
         and any(operand in reached for operand, _ in contraction.operands)
         for value, dim in contraction.operands
         if value.name in groups.solution.parameter_names
@@ -113,12 +119,13 @@ def _targets(groups: Groups, step: Step, reached: set[Value]) -> list[Target]:
 def _feeders(groups: Groups, link: Link) -> list[Target] | None:
     """Parameters that alone make what a gate reads; None if others take part."""
     made = {output: step for step in groups.solution.steps for output in step.outputs}
-    value = link.x
-    while value in made and _times_read(groups, value) == 1:
+    value, atom = link.x, only_atom(link.before(groups))
+    while atom is not None and value in made and _times_read(groups, value) == 1:
         step = made[value]
         if step.rule.rows:
             rows = [(str(value.name), dim) for value, dim in step.rows()]
             own = [name in groups.solution.parameter_names for name, _ in rows]
+            own += [atom in atoms(groups.tensors[name][dim]) for name, dim in rows]
             alone = all(own) and all(_uses(groups, name) == 1 for name, _ in rows)
             return rows if rows and alone else None
         if not step.rule.passes_scale:

@@ -59,8 +59,12 @@ class Link:
 
     def own_atom(self, groups: Groups) -> Atom | None:
         """The units behind the gate, if they are its own; None if they were divided."""
-        axis = self.behind(groups)
-        return axis[0] if len(axis) == 1 and isinstance(axis[0], Atom) else None
+        return only_atom(self.behind(groups))
+
+
+def only_atom(axis: Axis) -> Atom | None:
+    """The one atom that an axis is made of; None if there are more."""
+    return axis[0] if len(axis) == 1 and isinstance(axis[0], Atom) else None
 
 
 class GateRule:

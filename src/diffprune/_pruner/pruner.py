@@ -453,9 +453,10 @@ class Pruner(Generic[ModuleT]):
         self._check_running()
         model = self.model  # asked for now: what is done last may not fail
         with self._removing(optimizers, may_fold=True):
-            if not self._gated.is_folded and self._gated.is_finite():
-                if self._budget_run is not None:
-                    self._budget_run.finish_(optimizers, self.steps)
+            is_finite = self._gated.is_folded or self._gated.is_finite()
+            if is_finite and self._budget_run is not None:
+                self._budget_run.finish_(optimizers, self.steps)
+            if is_finite and not self._gated.is_folded:
                 cut = self._gated.cut(self._processes.decide(self._open))
                 found = None if self._gated.is_folded else certify_end(self._gated, cut)
                 self._after_removal_(self._gated.keep_(cut, optimizers, self.steps))

@@ -7,10 +7,10 @@ forgotten where the user allows that.
 """
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -155,40 +155,56 @@ def follow_(optimizer: Optimizer, moves: Sequence[Move]) -> None:
     for move in moves:
         if move.old in optimizer.state:
             state = optimizer.state.pop(move.old)
-            if _odd_key(state, move.old) is None:
+            if _odd_entry(state, move.old) is None:
                 optimizer.state[move.new] = {
                     key: _cut(value, move) if isinstance(value, Tensor) else value
                     for key, value in state.items()
                 }
+    states = cast("dict[object, Any]", optimizer.state)
+    by_name = {key: one for key, one in states.items() if not isinstance(key, Tensor)}
+    for key, state in by_name.items() if moves else ():
+        if _odd_entry(state, key) is not None:
+            del states[key]
 
 
 def _check_lists(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
-    """Refuse an optimizer with a second list of its parameters, which would be stale.
+    """Refuse what an optimizer has of its parameters outside of its state.
 
-    Or with a copy of each, as some that average their steps have.
+    A second list of them would be stale, and so would a copy of each, as some that
+    average their steps have.
 
     Raises:
-        ArgumentError: If it has one.
+        ArgumentError: If it has anything.
     """
-    held = [p for group in optimizer.param_groups for p in group["params"]]
-    for attribute, value in vars(optimizer).items():
-        if attribute in {"param_groups", "state"} or isinstance(value, Optimizer):
-            continue
-        leaves = pytree.tree_leaves(value)
-        for leaf in leaves:
-            if isinstance(leaf, nn.Parameter) and leaf in names:
+    by_shape = {p.shape: name for p, name in names.items() if p.numel() > 1}
+    for where, value in _beside_state(optimizer):
+        for leaf in filter(_is_tensor, pytree.tree_leaves(value)):
+            if leaf in names:
                 raise ArgumentError(
                     f"{type(optimizer).__name__} keeps a list of its own, "
-                    f"`{attribute}`, with `{names[leaf]}` in it, and cannot follow a "
+                    f"`{where}`, with `{names[leaf]}` in it, and cannot follow a "
                     "removal.\nUse an optimizer that keeps its parameters in "
                     "`param_groups` alone."
                 )
-        if held and list(map(_shape, leaves)) == list(map(_shape, held)):
-            raise ArgumentError(
-                f"{type(optimizer).__name__} keeps a copy of every parameter, "
-                f"`{attribute}`, and cannot follow a removal.\nUse an optimizer that "
-                "keeps all of its state in `state`."
-            )
+            if leaf.shape in by_shape:
+                raise ArgumentError(
+                    f"{type(optimizer).__name__} keeps a copy of every parameter, "
+                    f"`{where}`, or something else of the shape of "
+                    f"`{by_shape[leaf.shape]}`, and cannot follow a removal.\nUse an "
+                    "optimizer that keeps all of its state in `state`."
+                )
+
+
+def _beside_state(optimizer: Optimizer) -> Iterator[tuple[str, Any]]:
+    """What an optimizer has beside its state and its parameters, and where."""
+    for attribute, value in vars(optimizer).items():
+        is_known = attribute in {"param_groups", "state"}
+        if not is_known and not isinstance(value, Optimizer):
+            yield attribute, value
+    for number, group in enumerate(optimizer.param_groups):
+        for key, value in group.items():
+            if key not in {"params", NAMES}:
+                yield f"param_groups[{number}][{key!r}]", value
 
 
 def _entries(group: Mapping[str, Any]) -> dict[str, list[Any]]:
@@ -196,35 +212,43 @@ def _entries(group: Mapping[str, Any]) -> dict[str, list[Any]]:
     return {key: group[key] for key in ("params", NAMES) if key in group}
 
 
-def _shape(leaf: object) -> torch.Size | None:
-    return leaf.shape if isinstance(leaf, Tensor) else None
-
-
 def _check_state(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
     """Refuse odd state of any parameter: it may be that of all of them together."""
-    for parameter, state in optimizer.state.items():
-        key = _odd_key(state, parameter)
-        if key is not None:
-            first = next(t for t in pytree.tree_leaves(state[key]) if _is_tensor(t))
+    for owner, state in optimizer.state.items():
+        if (entry := _odd_entry(state, owner)) is not None:
+            key, value = entry
+            first = next(t for t in pytree.tree_leaves(value) if _is_tensor(t))
+            kind = type(first).__name__
             raise ArgumentError(
                 f"{type(optimizer).__name__} keeps `{key}` of shape "
-                f"{tuple(first.shape)} for `{names.get(parameter, '?')}` of shape "
-                f"{tuple(parameter.shape)}, as a {type(first).__name__}: diffprune "
-                "cannot tell how to cut it.\nIf it was loaded, load the state of the "
-                "pruner first. If not, use an optimizer whose state has the shape of "
-                "its parameters, or let it begin anew with every parameter that is "
-                'cut: `Pruner(..., on_unknown_state="reset")`.'
+                f"{tuple(first.shape)} for {_owner(owner, names)}, as a {kind}"
+                f"{'' if value is first else f' in a {type(value).__name__}'}: "
+                "diffprune cannot tell how to cut it.\nIf it was loaded, load the "
+                "state of the pruner first. If not, use an optimizer whose state has "
+                "the shape of its parameters, or let it begin anew with every "
+                'parameter that is cut: `Pruner(..., on_unknown_state="reset")`.'
             )
 
 
-def _odd_key(state: Mapping[str, Any], parameter: Tensor) -> str | None:
-    """What is remembered in a form that cannot be cut, if anything is."""
-    for key, value in state.items():
+def _owner(key: object, names: Mapping[Tensor, str]) -> str:
+    """What a state is of, in words."""
+    if isinstance(key, Tensor):
+        return f"`{names.get(key, '?')}` of shape {tuple(key.shape)}"
+    return f"{key!r}, which is no parameter"
+
+
+def _odd_entry(state: object, owner: object) -> tuple[object, Any] | None:
+    """What is remembered in a form that cannot be cut, if anything is, by its key.
+
+    Some optimizers remember things by a name, not by a parameter, or in no dict.
+    """
+    entries = state.items() if isinstance(state, Mapping) else [(owner, state)]
+    for key, value in entries:
         if isinstance(value, Tensor):
-            if not _follows(value, parameter):
-                return key
+            if not _follows(value, owner):
+                return key, value
         elif any(map(_is_tensor, pytree.tree_leaves(value))):
-            return key
+            return key, value
     return None
 
 
@@ -236,13 +260,13 @@ def _attributes(one: object) -> list[Any]:
     return list(vars(one).values()) if hasattr(one, "__dict__") else []
 
 
-def _follows(state: Tensor, parameter: Tensor) -> bool:
+def _follows(state: Tensor, owner: object) -> bool:
     if not _can_be_indexed(state):
         return False
-    if state.numel() == 1:
-        return True
-    pairs = zip(state.shape, parameter.shape, strict=False)
-    return state.ndim == parameter.ndim and all(n in (1, full) for n, full in pairs)
+    if state.numel() == 1 or not isinstance(owner, Tensor):
+        return state.numel() == 1
+    pairs = zip(state.shape, owner.shape, strict=False)
+    return state.ndim == owner.ndim and all(n in (1, full) for n, full in pairs)
 
 
 def _can_be_indexed(state: Tensor) -> bool:
