@@ -97,6 +97,33 @@ def test_a_run_that_lacks_a_file_does_not_continue(tmp_path, recipe, name):
     assert not (tmp_path / name).exists()
 
 
+@pytest.fixture
+def two_files(tmp_path):
+    """A run of the task in `a.py`, begun; the same task is in `b.py`."""
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("def task(recipe): ...")
+    return tmp_path / "run"
+
+
+def test_a_run_does_not_continue_with_another_task(two_files, recipe):
+    with Folder.open(two_files, recipe, "../a.py:task") as begun:
+        begun.write_epoch(epoch(1, 0.5), [])
+    for task in ("../b.py:task", "../a.py:other"):
+        message = rf"holds a run of `.*a\.py:task`, not of `.*{task[3:]}`\.\nName"
+        opened = Folder.open(two_files, recipe, task)
+        with pytest.raises(ArgumentError, match=message), opened:
+            pass
+
+
+def test_a_run_continues_with_a_task_that_has_moved(two_files, recipe):
+    with Folder.open(two_files, recipe, "../a.py:task") as begun:
+        begun.write_epoch(epoch(1, 0.5), [])
+    (two_files.parent / "a.py").unlink()
+    for task in ("../b.py:task", "package.module:task", None):
+        with Folder.open(two_files, recipe, task) as folder:
+            assert folder.path == two_files
+
+
 def test_a_second_writer_is_refused(folder, recipe):
     with (
         pytest.raises(ArgumentError, match="another process is writing into"),

@@ -61,6 +61,24 @@ def test_a_function_is_spelt_so_that_it_is_found_from_its_folder(folder, monkeyp
     assert find_callable(spelt)() == 7
 
 
+def test_a_run_behind_a_link_finds_its_task(folder):
+    (folder / "far" / "away").mkdir(parents=True)
+    (folder / "runs").symlink_to(folder / "far" / "away")
+    spelt = spell(find_callable(f"{folder}/mine.py:mine"), folder / "runs" / "one")
+    (folder / "runs" / "one").mkdir()
+    assert find_callable(f"{folder}/runs/one/{spelt}")() == 7
+
+
+def test_a_decorated_function_is_where_it_is_written(folder):
+    function = find_callable(f"{folder}/mine.py:mine")
+
+    @functools.wraps(function)
+    def decorated(*arguments):
+        return function(*arguments)
+
+    assert spell(decorated, folder) == "mine.py:mine"
+
+
 @pytest.mark.parametrize("function", [lambda: 0, functools.partial(print), print])
 def test_what_has_no_place_is_not_spelt(function, tmp_path):
     assert spell(function, tmp_path) is None

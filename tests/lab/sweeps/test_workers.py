@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -54,6 +55,45 @@ def test_what_is_finished_is_not_trained_again(task, tmp_path, monkeypatch):
     front = sweep(task, {"macs": [0.5, 0.3]}, out=out, recipe=RECIPE)
     assert trained == [{"macs": 0.3}]
     assert len(front.runs) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ({"macs": [0.5]}, {"macs": [0.5]}),
+        (
+            Search(ranges={"macs": (0.2, 0.8)}, trials=1),
+            Search(ranges={"macs": (0.2, 0.8)}, trials=1),
+        ),
+        (
+            Search(ranges={"macs": (0.2, 0.8)}, trials=1),
+            Search(ranges={"parameters": (0.2, 0.8)}, trials=1),
+        ),
+    ],
+    ids=["values", "search", "another search"],
+)
+def test_results_of_another_recipe_are_not_taken_for_these(task, tmp_path, first, then):
+    sweep(task, first, out=tmp_path / "s", recipe=RECIPE)
+    other = RECIPE if first != then else replace(RECIPE, epochs=3, lr=1e-3)
+    with pytest.raises(ArgumentError, match=r"holds a run with .*\nName another dir"):
+        sweep(task, then, out=tmp_path / "s", recipe=other)
+
+
+def test_results_of_another_task_are_not_taken_for_these(task, tmp_path):
+    sweep(task, {"macs": [0.5]}, out=tmp_path / "s", recipe=RECIPE)
+    other = tmp_path / "other.py"
+    other.write_text((tmp_path / "toy.py").read_text())
+    with pytest.raises(ArgumentError, match=r"a run of `.*toy.py:make`, not of `.*oth"):
+        sweep(f"{other}:make", {"macs": [0.5]}, out=tmp_path / "s", recipe=RECIPE)
+
+
+def test_a_run_that_was_deleted_is_trained_again(task, tmp_path):
+    first = sweep(task, {"macs": [0.5]}, out=tmp_path / "s", recipe=RECIPE)
+    shutil.rmtree(tmp_path / "s" / "macs=0.5")
+    front = sweep(task, {"macs": [0.5]}, out=tmp_path / "s", recipe=RECIPE)
+    assert [run.outcome.macs for run in front.runs] == [
+        run.outcome.macs for run in first.runs
+    ]
 
 
 def test_a_run_that_fails_is_told_and_can_be_repeated(task, tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 from torch.optim import SGD
+from torch.utils.data import DataLoader, IterableDataset
 
 from diffprune import Pruner
 from diffprune.errors import ArgumentError, StorageError
@@ -277,6 +278,13 @@ def test_a_loss_that_is_no_number_stops_the_run(toy, recipe, tmp_path):
     assert len(read_run(tmp_path).epochs) == 1
 
 
+class Endless(IterableDataset):
+    """Data that does not say how much there is."""
+
+    def __iter__(self):
+        return iter([])
+
+
 class Named(nn.Module):
     """A network that returns its scores by name."""
 
@@ -313,6 +321,14 @@ def test_a_model_may_return_more_than_a_tensor(toy, recipe, tmp_path):
         ({"loss": nn.CrossEntropyLoss(reduction="none")}, r"one number.*shape \(8,\)"),
         ({"loss": lambda *_: 1.0}, "must be a tensor with one number.*got 1.0"),
         ({"error": nn.CrossEntropyLoss()}, r"a number for each example, got .*\(\)"),
+        (
+            {"error": lambda scores, _: scores.abs().sum(1) + 7},
+            r"between 0 and 1 .* from [789]\S* to .*\nReturn how wrong",
+        ),
+        ({"error": lambda scores, _: scores[:, 0] * nan}, "between 0 and 1 .*nan"),
+        ({"validation": []}, "nothing for `validation`: there are no batches"),
+        ({"validation": [{"x": 1, "y": 2}]}, r"yields \{.* as a batch.*\nYield p"),
+        ({"train": DataLoader(Endless())}, r"`train` does not say how many.*\n.*len__"),
     ],
 )
 def test_functions_that_do_not_fit_are_named(toy, recipe, tmp_path, changes, match):

@@ -22,7 +22,7 @@ def seen(progress, loader, count=None):
     found = []
     for inputs, labels in progress.remaining(loader):
         found.append((inputs, labels, torch.rand(())))
-        progress.add(torch.tensor(1.0), labels.float(), Stopwatch())
+        progress.add(len(inputs), torch.tensor(1.0), labels.float(), Stopwatch())
         if len(found) == count:
             break
     return found
@@ -53,6 +53,12 @@ def test_sums_belong_to_an_epoch_and_time_to_the_run(loader, monkeypatch):
     after = progress.next_epoch()
     assert (after.epoch, after.batches, after.loss, after.seconds) == (1, 0, 0, 0)
     assert after.total_seconds == 3.5
+
+
+def test_a_mean_error_is_one_of_pixels_and_examples_are_counted_once():
+    progress = Progress()
+    progress.add(2, torch.tensor(1.0), torch.ones(2, 3, 3), Stopwatch())
+    assert (progress.examples, progress.errors, progress.error) == (2, 18, 18)
 
 
 def test_a_stopwatch_tells_waiting_from_working():

@@ -36,6 +36,8 @@ def test_a_recipe_is_frozen():
         ({"decay": "cosine"}, [1, 0.79389, 0.34549, 0.02447]),
         ({"decay": "linear"}, [1, 0.7, 0.4, 0.1]),
         ({"decay": "linear", "decay_after": (6,)}, [1, 1, 1, 0.25]),
+        ({"decay": "linear", "decay_after": (10,)}, [1, 1, 1, 1]),
+        ({"decay": "linear", "decay_after": (15,)}, [1, 1, 1, 1]),
         ({"decay": "steps", "decay_after": (3, 9)}, [1, 0.2, 0.2, 0.04]),
         (
             {"decay": "steps", "decay_after": (4,), "decay_factor": 0.5},

@@ -59,8 +59,8 @@ class Folder:
             path.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             with _said_plainly(path):
-                if _has_begun(path):
-                    _check_same(path, recipe)
+                if has_begun(path):
+                    _check_unfinished(path, recipe, task)
                 else:
                     _write_json(path / records.TASK, {"task": task})
                     _write_json(path / records.RECIPE, recipe.to_dict())
@@ -154,7 +154,7 @@ def _said_plainly(path: Path) -> Generator[None, None, None]:
         ) from error
 
 
-def _has_begun(path: Path) -> bool:
+def has_begun(path: Path) -> bool:
     """Whether there is more than the intention: a run that failed at once is none."""
     files = (records.METRICS, records.CHECKPOINT, records.SUMMARY)
     return any((path / name).exists() for name in files)
@@ -171,8 +171,26 @@ def _run_to_continue(path: Path) -> Run:
         ) from error
 
 
-def _check_same(path: Path, recipe: Recipe) -> None:
-    there = _run_to_continue(path).recipe.to_dict()
+def check_same(run: Run, recipe: Recipe, task: str | None) -> None:
+    """Refuse to take a run for one of another recipe or task.
+
+    Args:
+        run: What is there.
+        recipe: What is asked for.
+        task: Where the task is that is asked for, seen from the folder of the run. One
+            that has moved is the same.
+
+    Raises:
+        ArgumentError: If it is another run.
+    """
+    old, new = (_file_of(run.folder, spec) for spec in (run.task, task))
+    if old and new and old != new and old[0].is_file():
+        raise ArgumentError(
+            f"`{run.folder}` holds a run of `{old[0]}:{old[1]}`, not of "
+            f"`{new[0]}:{new[1]}`.\n"
+            "Name another directory with `--out`, or delete this one."
+        )
+    there = run.recipe.to_dict()
     asked = Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))).to_dict()
     differences = [
         f"{name} {there[name]!r}, not {asked[name]!r}"
@@ -181,9 +199,20 @@ def _check_same(path: Path, recipe: Recipe) -> None:
     ]
     if differences:
         raise ArgumentError(
-            f"`{path}` holds a run with {'; '.join(differences)}.\n"
+            f"`{run.folder}` holds a run with {'; '.join(differences)}.\n"
             "Name another directory with `--out`, or delete this one."
         )
+
+
+def _file_of(folder: Path, task: str | None) -> tuple[Path, str] | None:
+    """The file that a task is written in, and its function; None if it is no file."""
+    place, _, function = (task or "").rpartition(":")
+    is_file = place.endswith(".py")
+    return ((folder / place).resolve(), function) if is_file else None
+
+
+def _check_unfinished(path: Path, recipe: Recipe, task: str | None) -> None:
+    check_same(_run_to_continue(path), recipe, task)
     if (path / records.SUMMARY).exists():
         raise ArgumentError(
             f"`{path}` holds this very run, finished; there is nothing left to train.\n"

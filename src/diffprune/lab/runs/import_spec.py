@@ -82,10 +82,12 @@ def spell(function: Callable[..., Any], folder: Path) -> str | None:
         return None
     if "." in (function.__module__ or ""):
         return f"{function.__module__}:{function.__name__}"
-    file = Path(inspect.getfile(function))
+    file = Path(inspect.getfile(inspect.unwrap(function)))
     if not file.is_file():
         return None
-    return f"{Path(os.path.relpath(file, folder)).as_posix()}:{function.__name__}"
+    # From where the folder is, not from where a link to it is.
+    place = os.path.relpath(file.parent.resolve() / file.name, folder.resolve())
+    return f"{Path(place).as_posix()}:{function.__name__}"
 
 
 def _is_file(place: str) -> bool:

@@ -11,6 +11,7 @@ from diffprune._core.door import door
 from diffprune._core.files import written_whole
 from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.runs.records import Outcome, Run
+from diffprune.lab.sweeps.search import searched_value
 from diffprune.lab.training.recipe import Recipe
 
 _ENDINGS: Final = (".svg", ".png", ".html")
@@ -116,6 +117,5 @@ def outcome_of(run: Run) -> Outcome:
 
 def _value(recipe: Recipe, name: str) -> str:
     """A number of a recipe, or a limit of its budget, for the table."""
-    limits = recipe.budget or {}
-    value = limits[name] if name in limits else getattr(recipe, name)
+    value = searched_value(recipe, name)
     return value if isinstance(value, str) else f"{value:.3g}"

@@ -147,6 +147,11 @@ def varied(recipe: Recipe, values: Mapping[str, End]) -> Recipe:
     return replace(recipe, **changes)
 
 
+def searched_value(recipe: Recipe, name: str) -> Any:  # noqa: ANN401 - a number, or with a unit
+    """A number of a recipe, or a limit of its budget; None if it has none."""
+    return (recipe.budget or {}).get(name) if name in UNITS else getattr(recipe, name)
+
+
 def worth_of(record: Epoch | Outcome, goal: str) -> float:
     """What a network has come to, by a goal: an error, or a cost."""
     if goal != "error":

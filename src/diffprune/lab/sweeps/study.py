@@ -4,7 +4,7 @@ An Optuna study. Names wait until a worker takes them; a name whose worker died 
 again, with the numbers it had.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, final
@@ -93,12 +93,22 @@ class Study:
             else pruners.MedianPruner(_FIRST_TRIALS, n_warmup_steps=warmup + 1)
         )
 
-    def add(self, names: Sequence[str]) -> None:
-        """Let names wait that nobody has worked on, or whose worker has died."""
+    def add(self, names: Sequence[str], again: Collection[str] = ()) -> None:
+        """Let names wait that nobody has worked on, or whose worker has died.
+
+        Args:
+            names: Of all trials.
+            again: Those among them of which nothing is left, if they are done.
+        """
         self._bury()
         trials = self._trials()
         begun = {_name(t): t for t in trials}
-        known = {_name(t) for t in trials if t.state != self._states.FAIL}
+        known = {
+            _name(t)
+            for t in trials
+            if t.state != self._states.FAIL
+            and not (t.state == self._states.COMPLETE and _name(t) in again)
+        }
         for name in names:
             if name not in known:
                 self._enqueue(name, begun[name].params if name in begun else {}, 1)

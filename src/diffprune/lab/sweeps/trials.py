@@ -6,18 +6,26 @@ The same function, whoever calls it: this process, another one, or a task of Ray
 import statistics
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from diffprune.errors import DiffpruneError
 from diffprune.lab import Recipe, read_run, train
+from diffprune.lab.runs.folder import check_same, has_begun
+from diffprune.lab.runs.import_spec import spell
 from diffprune.lab.runs.records import RECIPE, Epoch, Run
 from diffprune.lab.runs.tasks import load_task
 from diffprune.lab.sweeps.pareto import outcome_of
 from diffprune.lab.sweeps.points import Point
-from diffprune.lab.sweeps.search import GOALS, Search, worth_of
+from diffprune.lab.sweeps.search import (
+    GOALS,
+    Search,
+    searched_value,
+    varied,
+    worth_of,
+)
 from diffprune.lab.sweeps.study import Study, Trial
 from diffprune.lab.training.task import MakeTask
 
@@ -75,6 +83,36 @@ class Job:
             warmup = max(1, self.recipe.epochs // 4) if self.search.prune else None
             study.guide_(self.search.sampler, self.recipe.seed, warmup)
         return study
+
+    def unfinished(self) -> set[str]:
+        """Names of which the folder does not hold every run, come to its end."""
+        return {
+            name
+            for name in self.names
+            if not all(finished(self.out / folder) for folder in self.folders(name))
+        }
+
+    def check_earlier_runs(self) -> None:
+        """Refuse a folder that holds runs of another task or recipe.
+
+        Raises:
+            ArgumentError: If it does; nothing is trained yet.
+        """
+        make_task, _ = load_task(self.task)
+        for name in self.names:
+            for folder in (self.out / folder for folder in self.folders(name)):
+                if has_begun(folder):
+                    run = read_run(folder)
+                    asked = self._recipe_of(name, run.recipe)
+                    check_same(run, asked, spell(make_task, folder))
+
+    def _recipe_of(self, name: str, there: Recipe) -> Recipe:
+        """What a run would be trained with; a search keeps what it once chose."""
+        if self.search is None:
+            return next(point.recipe for point in self.points if point.name == name)
+        chosen = {n: searched_value(there, n) for n in self.search.ranges}
+        known = {n: value for n, value in chosen.items() if value is not None}
+        return replace(varied(self.recipe, known), seed=there.seed)
 
     def recipes(self, trial: Trial) -> dict[str, Recipe]:
         """The runs of a trial, by the names of their folders."""

@@ -54,7 +54,8 @@ def sweep(
         on: What runs the workers: processes of this machine, or tasks of Ray.
 
     Raises:
-        ArgumentError: If there is nothing to vary.
+        ArgumentError: If there is nothing to vary, or the folder holds runs of another
+            task or recipe.
         StorageError: If the database cannot be reached.
         MissingPackageError: If Optuna, Ray or the driver of a database is missing.
         ProcessError: If a worker failed.
@@ -73,8 +74,10 @@ def sweep(
         threads=max(1, torch.get_num_threads() // workers),
         device=device,
     )
+    job.check_earlier_runs()
     study = job.open_study()
-    study.add(job.names)
+    # Runs in a folder of their own machine are nobody else's to miss.
+    study.add(job.names, again=job.unfinished() if storage is None else ())
     if on == "ray":
         work_on_ray(job, workers)
     elif workers == 1:

@@ -95,7 +95,7 @@ def train(
                 batch = inputs.to(device), targets.to(device)
                 loss, errors = _step_(task, recipe, pruner, optimizer, batch)
                 _check_finite(loss, progress, folder)
-                progress.add(loss, errors, watch)
+                progress.add(len(inputs), loss, errors, watch)
                 if interruption.is_requested:
                     folder.save(pruner, optimizer, progress.to_dict())
                     raise KeyboardInterrupt

@@ -7,11 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from diffprune._graph import mode
+from diffprune.errors import ArgumentError
 from diffprune.gates import BaseGate, Gate, GateLike
 from diffprune.lab.runs.records import Epoch, Outcome, Widths
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.progress import Progress
-from diffprune.lab.training.task import Loader, Task, errors_of
+from diffprune.lab.training.task import Loader, Task, check_pair, errors_of
 
 
 class ErrorRate(NamedTuple):
@@ -27,31 +28,49 @@ class ErrorRate(NamedTuple):
 
 @torch.no_grad()
 def error_rate(model: nn.Module, task: Task, loader: Loader) -> ErrorRate:
-    """Mean error over all examples, in eval mode."""
+    """Mean error over all examples, in eval mode.
+
+    Raises:
+        ArgumentError: If the data or the error of the task cannot be used.
+    """
     device = next(model.parameters()).device
     with mode(model, training=False):
-        errors = torch.cat(
-            [
-                errors_of(task, model(inputs.to(device)), targets.to(device))
-                for inputs, targets in loader
-            ]
+        batches = [
+            errors_of(task, model(inputs.to(device)), targets.to(device))
+            for inputs, targets in map(check_pair, loader)
+        ]
+    errors = torch.cat([batch.flatten() for batch in batches or [torch.zeros(0)]])
+    if not len(errors):
+        raise ArgumentError(
+            "the task has yielded nothing to measure an error on; its data must begin "
+            "anew whenever it is gone through."
         )
     percent = 100 * errors.mean(dtype=torch.float64).item()
-    is_counted = errors.ndim == 1 and bool(((errors == 0) | (errors == 1)).all())
+    is_whole = all(batch.ndim == 1 for batch in batches)
+    is_counted = is_whole and bool(((errors == 0) | (errors == 1)).all())
     return ErrorRate(percent, len(errors) if is_counted else 0)
 
 
 def measure_epoch(
     pruner: Trainable, task: Task, progress: Progress, *, lr: float
 ) -> Epoch:
-    """Everything there is to know after the last batch of an epoch."""
+    """Everything there is to know after the last batch of an epoch.
+
+    Raises:
+        ArgumentError: If there was none.
+    """
+    if not progress.batches:
+        raise ArgumentError(
+            f"the task has yielded no batch to train on in epoch {progress.epoch + 1}; "
+            "its data must begin anew whenever it is gone through."
+        )
     shape = pruner.shape()
     macs = shape.macs // num_examples(pruner)
     test = error_rate(pruner.model, task, task.test)
     return Epoch(
         number=progress.epoch + 1,
         loss=progress.loss / progress.batches,
-        train_error=100 * progress.error / progress.examples,
+        train_error=100 * progress.error / max(1, progress.errors),
         validation_error=_validation_error(pruner.model, task),
         test_error=test.percent,
         parameters=shape.parameters,

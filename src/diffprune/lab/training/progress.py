@@ -34,7 +34,8 @@ class Progress:
         batches: Batches of the present epoch that are done.
         examples: In these batches.
         loss: Sum over these batches.
-        error: Sum over these examples.
+        errors: That these batches had: one for each example, pixel or token.
+        error: Their sum.
         seconds: Spent on these batches.
         processor_seconds: Spent on them by the processor: where a machine is shared,
             these tell more.
@@ -46,6 +47,7 @@ class Progress:
     batches: int = 0
     examples: int = 0
     loss: float = 0.0
+    errors: int = 0
     error: float = 0.0
     seconds: float = 0.0
     processor_seconds: float = 0.0
@@ -67,11 +69,14 @@ class Progress:
             torch.set_rng_state(now)
         yield from batches
 
-    def add(self, loss: Tensor, errors: Tensor, watch: Stopwatch) -> None:
+    def add(
+        self, examples: int, loss: Tensor, errors: Tensor, watch: Stopwatch
+    ) -> None:
         """Count one more batch; `watch` started with it."""
         self.batches += 1
-        self.examples += len(errors)
+        self.examples += examples
         self.loss += float(loss)
+        self.errors += errors.numel()
         self.error += float(errors.sum())
         # Only now: the numbers above wait for a device that is still computing.
         seconds, processor_seconds = watch.read()

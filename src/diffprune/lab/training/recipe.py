@@ -123,7 +123,9 @@ class Recipe:
             return (1 + math.cos(math.pi * epoch / self.epochs)) / 2
         if self.decay == "linear":
             (start,) = self.decay_after[:1] or (0,)
-            return min(1.0, (self.epochs - epoch) / (self.epochs - start))
+            if epoch <= start:  # also in a run that ends before
+                return 1.0
+            return (self.epochs - epoch) / (self.epochs - start)
         if self.decay == "steps":
             drops = sum(epoch >= after for after in self.decay_after)
             return self.decay_factor**drops

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
@@ -17,6 +17,9 @@ from diffprune.errors import ArgumentError
 from diffprune.gates import Gate
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.recipe import Recipe
+
+_ROUNDING: Final = 1e-4
+"""How far from 0 and 1 an error may be, as half precision has it."""
 
 
 class Loader(Protocol):
@@ -34,8 +37,19 @@ class Loader(Protocol):
 def is_wrong(
     scores: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
-    """One where the highest score is not that of the label, else zero."""
-    return (scores.argmax(dim=1) != labels).float()
+    """One where the highest score is not that of the label, else zero.
+
+    Raises:
+        ArgumentError: If these are no scores of classes and their labels.
+    """
+    found = scores.argmax(dim=1)
+    if labels.is_floating_point() or found.shape != labels.shape:
+        raise ArgumentError(
+            "the usual error counts wrong classes; it takes scores of shape (batch, "
+            "classes, ...) and whole numbers of shape (batch, ...), and cannot say how "
+            f"wrong {shown(scores)} is for {shown(labels)}."
+        )
+    return (found != labels).float()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +98,22 @@ def check_task(made: object) -> None:
             "needed: "
             "`return lab.Task(model=..., train=..., test=...)`."
         )
-    for name in ("train", "test"):
-        if not len(getattr(made, name)):
-            raise ArgumentError(f"the task has nothing to {name} with: no batches.")
+    for name in ("train", "test", "validation"):
+        loader: Loader | None = getattr(made, name)
+        if loader is not None and not _num_batches(name, loader):
+            raise ArgumentError(
+                f"the task has nothing for `{name}`: there are no batches."
+            )
+
+
+def _num_batches(name: str, loader: Loader) -> int:
+    try:
+        return len(loader)
+    except TypeError as error:
+        raise ArgumentError(
+            f"the task's `{name}` does not say how many batches it has: {error}.\n"
+            "Give an `IterableDataset` a `__len__` that counts its examples."
+        ) from error
 
 
 def check_pair(batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - what data yields
@@ -99,7 +126,8 @@ def check_pair(batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - what data
     if not is_pair or not all(isinstance(part, Tensor) for part in batch):
         raise ArgumentError(
             f"the task yields {shown(batch)} as a batch, where a pair of tensors is "
-            "expected: inputs and targets."
+            "expected: inputs and targets.\nYield pairs; or write a loop of your own, "
+            "with `diffprune.Pruner`, and `lab.record` it."
         )
     return batch[0], batch[1]
 
@@ -132,6 +160,12 @@ def errors_of(task: Task, outputs: Any, targets: Tensor) -> Tensor:  # noqa: ANN
         raise ArgumentError(
             "the error of the task must be a tensor with a number for each example, "
             f"got {shown(errors)}."
+        )
+    if not bool(((errors >= -_ROUNDING) & (errors <= 1 + _ROUNDING)).all()):
+        raise ArgumentError(
+            "the error of the task must be between 0 and 1 for each example, got "
+            f"{shown(errors)} from {errors.min():g} to {errors.max():g}.\nReturn how "
+            "wrong each output is, such as `((outputs - targets).abs() > 0.1).float()`."
         )
     return errors
 
