@@ -514,6 +514,14 @@ class Pruner(Generic[ModuleT]):
         now, dense = self.shape(), self.dense
         return summarise(self.gates, units, now, dense, asked, self.worth)
 
+    def shape(self) -> RemovalRecord:
+        """What is left of the model now."""
+        return self._gated.shape(self.steps)
+
+    def units(self) -> list[PruneGroup]:
+        """What each gate can remove, by the name of the gate, at its present size."""
+        return list(self._gated.units().values())
+
     def state_dict(self) -> dict[str, Any]:
         """The state that a pruner of a fresh model needs to continue.
 
@@ -687,14 +695,6 @@ class Pruner(Generic[ModuleT]):
             warn_of_broken_kernels(self.model)
             if self._on_removal is not None:
                 self._on_removal(record)
-
-    def shape(self) -> RemovalRecord:
-        """What is left of the model now."""
-        return self._gated.shape(self.steps)
-
-    def units(self) -> list[PruneGroup]:
-        """What each gate can remove, by the name of the gate, at its present size."""
-        return list(self._gated.units().values())
 
     def _compute_strengths(self) -> dict[str, float]:
         return self._asked.of(self._units, self.steps)

@@ -6,7 +6,6 @@ from torch import nn
 from transformers import (
     PreTrainedModel,
     TrainerCallback,
-    TrainerControl,
     TrainerState,
     TrainingArguments,
 )
@@ -80,12 +79,10 @@ class Pruning(TrainerCallback):
     def on_init_end(
         self,
         args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
+        *_: object,
         **kwargs: Any,  # noqa: ANN401 - what the Trainer hands to all callbacks
     ) -> None:
         """Gate the model, before an optimizer is made or a checkpoint is loaded."""
-        del state, control
         sharing = [kind for kind in ("deepspeed", "fsdp") if getattr(args, kind, None)]
         kind = " and ".join(sharing)
         check_processes(args.world_size, kind, is_data_parallel=not sharing)
@@ -99,15 +96,8 @@ class Pruning(TrainerCallback):
         self.pruner = Pruner(model, self._inputs, **options)
         self._link = StateInModel(self.pruner)
 
-    def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,  # noqa: ANN401 - as above
-    ) -> None:
+    def on_train_begin(self, *_: object, **kwargs: Any) -> None:  # noqa: ANN401 - as above
         """Look at the optimizer, which exists by now."""
-        del args, state, control
         optimizer: Any = kwargs["optimizer"]
         check_held(self._running(), [optimizer])
         inner = getattr(optimizer, "optimizer", optimizer)
@@ -116,12 +106,10 @@ class Pruning(TrainerCallback):
     def on_pre_optimizer_step(
         self,
         args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
+        *_: object,
         **kwargs: Any,  # noqa: ANN401 - as above
     ) -> None:
         """Add the gradient of the penalty; task gradients were clipped before."""
-        del state, control
         optimizer: Any = kwargs["optimizer"]
         scaler = getattr(optimizer, "scaler", None)
         # Clipping has made gradients as large as they are; without it they are scaled.
@@ -129,40 +117,26 @@ class Pruning(TrainerCallback):
         scale = float(scaler.get_scale()) if scaler is not None and is_scaled else 1.0
         add_penalty_(self._running(), [optimizer], scale)
 
-    def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,  # noqa: ANN401 - as above
-    ) -> None:
+    def on_step_end(self, *_: object, **kwargs: Any) -> None:  # noqa: ANN401 - as above
         """Count a step of the optimizer, and remove what is due."""
-        del args, state, control
         self._running().step(kwargs["optimizer"])
 
     def on_log(
         self,
         args: TrainingArguments,
         state: TrainerState,
-        control: TrainerControl,
+        *_: object,
         **kwargs: Any,  # noqa: ANN401 - as above
     ) -> None:
         """Add what is left of the model to what is logged."""
-        del args, control
+        del args
         shares = shares_left(self._running())
         kwargs["logs"].update(shares)
         if state.log_history:
             state.log_history[-1].update(shares)
 
-    def on_train_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,  # noqa: ANN401 - as above
-    ) -> None:
+    def on_train_end(self, *_: object, **__: object) -> None:
         """Hand the model back plain and small."""
-        del args, state, control, kwargs
         if self._finalize and self._link is not None:
             self._link.remove_()
             model = self._running().finalize()

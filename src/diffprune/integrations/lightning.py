@@ -92,11 +92,8 @@ class Pruning(Callback):
                 self._load_plain_
             )
 
-    def teardown(
-        self, trainer: Trainer, pl_module: LightningModule, stage: str
-    ) -> None:
+    def teardown(self, *_: object, **__: object) -> None:
         """Leave no hook behind."""
-        del trainer, pl_module, stage
         if self._loading is not None:
             self._loading.remove()
             self._loading = None
@@ -109,9 +106,8 @@ class Pruning(Callback):
         for optimizer in trainer.optimizers:
             set_gates_apart_(pruner, optimizer, self._gate_lr_scale)
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_start(self, trainer: Trainer, *_: object, **__: object) -> None:
         """Count from here, be it the beginning or the middle of a run."""
-        del pl_module
         self._steps = trainer.global_step
 
     def on_before_optimizer_step(
@@ -122,16 +118,8 @@ class Pruning(Callback):
         penalty = add_penalty_(self._running(), [optimizer])
         pl_module.log("diffprune/penalty", penalty)
 
-    def on_train_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: object,
-        batch: object,
-        batch_idx: int,
-    ) -> None:
+    def on_train_batch_end(self, trainer: Trainer, *_: object, **__: object) -> None:
         """Count a step, if the optimizer has taken one, and remove what is due."""
-        del pl_module, outputs, batch, batch_idx
         if trainer.global_step == self._steps:
             return
         self._steps = trainer.global_step
@@ -145,9 +133,8 @@ class Pruning(Callback):
         del trainer
         pl_module.log_dict(shares_left(self._running()))
 
-    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_fit_end(self, *_: object, **__: object) -> None:
         """Hand the module back plain and small."""
-        del trainer, pl_module
         if self._finalize and self._link is not None:
             self._link.remove_()
             self._running().finalize()
