@@ -42,6 +42,8 @@ def slice_(
     if first == length and step == 1:  # nothing, as in `x[..., rotary_dim:]`
         call.require_if_computed(start, x.axes[dim])
         return _replace(x, dim, *call.frozen(PICKED, 0))
+    if last - first == 1 and start in (None, 0, -1) and not call.is_used:
+        return _replace(x, dim, ())  # `x[:, :1]` in `torch.ones_like(x[:, :1])`
     if first < step and step * call.shape[dim] == length:
         return _replace(x, dim, _every(call, x.axes[dim], step, end))
     if step != 1 or last == first:
