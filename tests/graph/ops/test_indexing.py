@@ -81,6 +81,15 @@ BODIES = {
         lambda _, h: h.gather(0, torch.zeros(2, 8, dtype=torch.long)),
         {},
     ),
+    "along rows": (
+        lambda _, h: h.take_along_dim(h.argsort(0, descending=True), 0),
+        {"first": 8},
+    ),
+    "along rows, for all units": (
+        lambda _, h: h.take_along_dim(torch.tensor([[1], [0]]), 0),
+        {"first": 8},
+    ),
+    "along units": (lambda _, h: h.take_along_dim(h.argsort(1), 1), {}),
     "rows by number": (lambda _, h: h[[1, 0]], {"first": 8}),
     "rows by a mask": (lambda _, h: h[torch.tensor([True, False])], {"first": 8}),
     "rows by a mask over axes": (
