@@ -22,7 +22,7 @@ from diffprune._graph.axes import Algebra, Atom, Axis, atoms, atoms_of
 from diffprune._graph.compositions import spell_out_
 from diffprune._graph.int_tracking import labels, token
 from diffprune._graph.lines import line_of
-from diffprune._graph.ops import RULES, find_rule, functional_op
+from diffprune._graph.ops import BLIND, RULES, find_rule, functional_op
 from diffprune._graph.rule_api import (
     Axes,
     Call,
@@ -233,12 +233,15 @@ class _Run:
 
 
 def _unused(graph: fx.Graph) -> set[fx.Node]:
-    """Nodes whose results nothing depends on, and which change no tensor either."""
+    """Nodes on whose values nothing depends, and which change no tensor either."""
     found = set[fx.Node]()
     for node in reversed(graph.nodes):
         op = node.target
         is_pure = isinstance(op, OpOverload) and not op._schema.is_mutable  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - no public name
-        if (is_pure or op is operator.getitem) and found.issuperset(node.users):
+        blind = (user for user in node.users if functional_op(user.target) in BLIND)
+        if (is_pure or op is operator.getitem) and found.issuperset(
+            node.users.keys() - blind
+        ):
             found.add(node)
     return found
 

@@ -12,6 +12,12 @@ def _half_in_place(m, h):
     return out
 
 
+def _first_written(_, h):
+    h = h.clone()
+    h[:, :1].fill_(0.5)
+    return h
+
+
 BODIES = {
     "chunk": (lambda _, h: torch.cat(h.chunk(2, 1)[::-1], 1), {"first": 4}),
     "split": (lambda _, h: sum(h.split(h.shape[1] // 2, 1)).repeat(1, 2), {"first": 4}),
@@ -62,6 +68,12 @@ BODIES = {
         {},
     ),
     "only the shape of the first": (lambda _, h: h / h.mT[0].numel(), {"first": 8}),
+    "only the shape of a first slice": (
+        lambda _, h: h * torch.full_like(h[:, :1], 0.5) + h[:, -1:].new_ones(1),
+        {"first": 8},
+    ),
+    "a first slice": (lambda _, h: h * h[:, :1], {"first": 7}),
+    "a first slice that is written": (_first_written, {"first": 7}),
     "one": (lambda _, h: h[:, 3].unsqueeze(1).expand(-1, 8), {}),
     "by number": (lambda _, h: h[:, [5, 1, 2, 7, 0, 4, 6, 3]], {}),
     "index_select": (lambda _, h: h.index_select(1, torch.arange(8)), {}),
@@ -69,6 +81,15 @@ BODIES = {
         lambda _, h: h.gather(0, torch.zeros(2, 8, dtype=torch.long)),
         {},
     ),
+    "along rows": (
+        lambda _, h: h.take_along_dim(h.argsort(0, descending=True), 0),
+        {"first": 8},
+    ),
+    "along rows, for all units": (
+        lambda _, h: h.take_along_dim(torch.tensor([[1], [0]]), 0),
+        {"first": 8},
+    ),
+    "along units": (lambda _, h: h.take_along_dim(h.argsort(1), 1), {}),
     "rows by number": (lambda _, h: h[[1, 0]], {"first": 8}),
     "rows by a mask": (lambda _, h: h[torch.tensor([True, False])], {"first": 8}),
     "rows by a mask over axes": (

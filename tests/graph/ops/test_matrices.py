@@ -10,6 +10,8 @@ BODIES = {
     "solution": lambda m: torch.linalg.solve(m, m * m),
     "factors": lambda m: torch.linalg.qr(m)[1],
     "values": lambda m: torch.linalg.svdvals(m)[..., None] * m,
+    "on a diagonal": lambda m: torch.diag_embed(m.sum(-1)) + m,
+    "cross": lambda m: torch.linalg.cross(m[..., :3], m[..., 1:]),
     "turned": lambda m: torch.rot90(m, 1, (-2, -1)),
 }
 
@@ -74,3 +76,22 @@ def test_a_triangle_of_channels_stays_whole(sizes):
     model = Matrices(nn.Identity()).double()
     model.forward = lambda x: model.first(x).transpose(1, 3).tril()
     assert sizes(model, inputs) == {}
+
+
+def test_factors_on_a_diagonal_go_with_what_they_scale(between, sizes):
+    model = between(lambda m, h: m.last(h @ torch.diag(m.factors)))
+    model.factors = nn.Parameter(torch.rand(8, dtype=torch.float64))
+    assert sizes(model) == {"factors": 8}
+
+
+def test_units_beside_a_diagonal_or_across_vectors_stay_whole(between, sizes):
+    shifted = between(lambda m, h: m.last(torch.diag_embed(h, 1).sum(1)), read=9)
+    assert sizes(shifted) == {}
+    vectors = between(
+        lambda m, h: m.last(
+            torch.linalg.cross(h.unflatten(1, (-1, 3)), h.view(2, 3, 3)).flatten(1)
+        ),
+        width=9,
+        read=9,
+    )
+    assert sizes(vectors) == {}

@@ -30,6 +30,14 @@ def test_units_are_cut_unless_statistics_couple_them(sizes, norm, found):
     assert sizes(network(norm), x) == found
 
 
+@pytest.mark.parametrize(
+    "norm", [nn.BatchNorm1d(5), nn.InstanceNorm1d(5, track_running_stats=True)], ids=str
+)
+def test_units_beside_the_channels_of_a_norm_are_coupled_in_training(sizes, norm):
+    tokens = torch.randn(3, 5, 4, dtype=torch.float64)
+    assert sizes(network(norm), tokens) == {}
+
+
 def test_the_reason_names_the_layer(reason):
     text = reason(network(nn.LayerNorm(6)), torch.randn(3, 4, dtype=torch.float64))
     assert "every unit affects the others: `aten.layer_norm` in `1`" in text

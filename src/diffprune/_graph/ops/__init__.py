@@ -44,6 +44,10 @@ RULES: Final[Mapping[Op, OpRule]] = {
 }
 
 
+BLIND: Final = frozenset((*pointwise.LIKE, *shapes.NEW))
+"""Ops that read no value of their first argument."""
+
+
 def find_rule(op: object, rules: Mapping[Op, OpRule]) -> OpRule | None:
     """The rule of the overload, of the op, or the element-wise one."""
     packet = functional_op(op)

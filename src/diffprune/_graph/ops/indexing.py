@@ -8,7 +8,15 @@ import torch
 
 from diffprune._graph.axes import Axis, Cat, size
 from diffprune._graph.ops.zero_rules import zero_if_first, zero_rows
-from diffprune._graph.rule_api import Anything, Axes, Call, Op, OpRule, Value
+from diffprune._graph.rule_api import (
+    Anything,
+    Axes,
+    Call,
+    Op,
+    OpRule,
+    Unsupported,
+    Value,
+)
 
 aten = torch.ops.aten
 PICKED = "single elements of it are picked by their position"
@@ -42,6 +50,8 @@ def slice_(
     if first == length and step == 1:  # nothing, as in `x[..., rotary_dim:]`
         call.require_if_computed(start, x.axes[dim])
         return _replace(x, dim, *call.frozen(PICKED, 0))
+    if last - first == 1 and start in (None, 0, -1) and not call.is_used:
+        return _replace(x, dim, ())  # `x[:, :1]` in `torch.ones_like(x[:, :1])`
     if first < step and step * call.shape[dim] == length:
         return _replace(x, dim, _every(call, x.axes[dim], step, end))
     if step != 1 or last == first:
@@ -269,6 +279,15 @@ def gather(call: Call, x: Value, dim: int, picks: Value, **_options: Anything) -
     return picks.axes
 
 
+def take_along(call: Call, x: Value, picks: Value, dim: int | None = None) -> Axes:
+    """Elements along one axis; one pick may be for all positions of another axis."""
+    if dim is None:
+        raise Unsupported
+    for value in (x, picks):
+        call.freeze(value.axes[dim], PICKED)
+    return call.broadcast([Value(_replace(x, dim, ())), picks])
+
+
 def along(call: Call, dim: int, picks: Value, *values: Value) -> None:
     """Say that positions along one axis are picked, others for each of the other axes.
 
@@ -307,6 +326,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     aten.index_select: OpRule(index_select, zeros=zero_if_first),
     aten.index: OpRule(index, zeros=zero_if_first),
     aten.gather: OpRule(gather, zeros=zero_if_first),
+    aten.take_along_dim: OpRule(take_along, zeros=zero_if_first),
     aten.where.default: OpRule(all_places),
     aten.nonzero: OpRule(all_places),
     aten.nonzero_numpy: OpRule(all_places),

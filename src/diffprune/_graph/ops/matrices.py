@@ -5,7 +5,7 @@ from typing import Final
 
 import torch
 
-from diffprune._graph.ops.zero_rules import zero_if_first
+from diffprune._graph.ops.zero_rules import zero_if_any, zero_if_first
 from diffprune._graph.rule_api import (
     Anything,
     Axes,
@@ -52,6 +52,25 @@ def diagonal(
     return (*batch, *call.frozen(_WHY, call.shape[-1]))
 
 
+def on_diagonal(
+    call: Call, x: Value, offset: int = 0, first: int = -2, second: int = -1
+) -> Axes:
+    """y[..., i, i] = x[..., i], and zeros elsewhere: rows and columns go together."""
+    if offset:
+        raise Unsupported
+    axes = list(x.axes[:-1])
+    for dim in sorted(dim % len(call.shape) for dim in (first, second)):
+        axes.insert(dim, x.axes[-1])
+    return tuple(axes)
+
+
+def cross(call: Call, x: Value, y: Value, *, dim: int = -1) -> Axes:
+    """The products of vectors of three, which lie along one axis."""
+    for value in (x, y):
+        call.freeze(value.axes[dim], _WHY)
+    return call.broadcast([x, y])
+
+
 def turned(call: Call, x: Value, _times: int = 1, dims: Sequence[int] = (0, 1)) -> Axes:
     """A plane of two axes turned by right angles."""
     axes = list(x.axes)
@@ -74,5 +93,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_FUNCTIONS, OpRule(of_matrices)),
     **dict.fromkeys((aten.tril, aten.triu), OpRule(triangle, zeros=zero_if_first)),
     aten.diagonal: OpRule(diagonal, zeros=zero_if_first),
+    aten.diag_embed: OpRule(on_diagonal, zeros=zero_if_first),
+    aten.linalg_cross: OpRule(cross, zeros=zero_if_any),
     aten.rot90: OpRule(turned),
 }

@@ -35,16 +35,17 @@ def batch_norm(
     bias: Value | None,
     mean: Value | None = None,
     variance: Value | None = None,
-    own_statistics: bool = False,
     *_options: Anything,
     **_more: Anything,
 ) -> Axes:
-    """y[n, c, ...] = (x - mean[c]) / std[c] * w[c] + b[c]; instance norm alike."""
+    """y[n, c, ...] = (x - mean[c]) / std[c] * w[c] + b[c]; instance norm alike.
+
+    Whatever mode was traced, the model will be trained: by statistics of all else.
+    """
     call.match(x.axes[1], weight, bias, mean, variance)
     call.layer_widths(weight or mean, num_features=x.axes[1])
-    if own_statistics or mean is None:
-        for axis in (x.axes[0], *x.axes[2:]):
-            call.freeze(axis, _WHY)
+    for axis in (x.axes[0], *x.axes[2:]):
+        call.freeze(axis, _WHY)
     return x.axes
 
 

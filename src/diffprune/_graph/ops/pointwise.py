@@ -70,10 +70,11 @@ _COPIES_IF_NEEDED = (
 _SAMPLES = (aten.bernoulli, aten.nan_to_num)
 # In training they add a constant: zeros stay zeros in eval mode alone.
 _ALPHA_DROPOUTS = (aten.alpha_dropout, aten.feature_alpha_dropout)
-_FILLS = (
+LIKE: Final = (
     aten.ones_like, aten.empty_like, aten.full_like, aten.rand_like, aten.randn_like,
-    aten.fill,
+    aten.zeros_like, aten.randint_like,
 )  # fmt: skip
+"""Ops that read no more of a tensor than its shape."""
 # Of given means and the like, or in the place of what was there.
 _DRAWS = (
     aten.normal, aten.uniform, aten.exponential, aten.log_normal, aten.cauchy,
@@ -94,7 +95,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_COPIES_IF_NEEDED, _COPY_IF_NEEDED),
     **dict.fromkeys(_SAMPLES, _SAMPLE),
     **dict.fromkeys(_ALPHA_DROPOUTS, replace(_FILL, may_return_input=True)),
-    **dict.fromkeys(_FILLS, _FILL),
+    **dict.fromkeys((*LIKE, aten.fill), _FILL),
     **dict.fromkeys((aten.zeros_like, aten.zero), _ZERO),
     **dict.fromkeys(_DRAWS, OpRule(elementwise)),
     **dict.fromkeys(_UNTAGGED, ELEMENTWISE),

@@ -294,6 +294,8 @@ def _joined(axes: AxesRule) -> OpRule:
     return OpRule(axes, zeros=zero_if_parts)
 
 
+NEW: Final = (aten.new_ones, aten.new_empty, aten.new_full, aten.new_zeros)
+"""Ops that read no more of a tensor than its type."""
 _WINDOWS: Final = (
     aten.hann_window, aten.hamming_window, aten.blackman_window, aten.bartlett_window,
     aten.kaiser_window,
@@ -337,9 +339,7 @@ RULES: Final[Mapping[Op, OpRule]] = {
     **dict.fromkeys(_WINDOWS, OpRule(count_up)),
     aten.zeros: OpRule(create, zeros=always_zero),
     aten.meshgrid: OpRule(meshgrid),
-    **dict.fromkeys(
-        (aten.new_ones, aten.new_empty, aten.new_full), OpRule(create_like)
-    ),
+    **dict.fromkeys(NEW, OpRule(create_like)),
     aten.new_zeros: OpRule(create_like, zeros=always_zero),
     aten.pixel_shuffle: _repeated(pixel_shuffle),
     aten.pixel_unshuffle: _repeated(pixel_unshuffle),
