@@ -211,7 +211,7 @@ class Pruner(Generic[ModuleT]):
                 )
             )
             self._units = self.units()
-            self._asked.check(self._units)
+            self._asked.check(self._units, [*self.groups.sizes, *self.gates])
             self._strengths = self._compute_strengths()
             self._listen_(self.steps)
 
