@@ -102,6 +102,24 @@ def test_folding_a_copy_leaves_the_original_gated(layer):
     assert type(fold_gates(layer)) is nn.Linear
 
 
+@pytest.mark.parametrize("gated", [(0,), (1,), (0, 1)])
+def test_a_weight_that_layers_share_is_folded_in_those_that_gate_it(gated):
+    tied = nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))
+    tied[1].weight = tied[0].weight
+    for number in gated:
+        close_half_(gate_weight(tied[number]))
+    tokens = torch.arange(9)
+    expected = tied.eval()(tokens)
+    torch.testing.assert_close(fold_gates(tied)(tokens), expected)
+    assert tied[0].weight is not tied[1].weight
+
+
+def test_a_layer_with_two_names_keeps_its_parameter(layer):
+    gate_weight(layer)
+    own = layer.parametrizations.weight.original
+    assert fold_gates(nn.Sequential(layer, layer))[0].weight is own
+
+
 def test_gates_can_be_taken_off_again(layer):
     original = layer.weight.detach().clone()
     close_half_(gate_weight(layer))

@@ -98,6 +98,8 @@ def test_optimizers_without_gates_are_refused():
     other = optim.SGD(nn.Linear(1, 1).parameters(), 0.1)
     with pytest.raises(ArgumentError, match="no optimizer trains the gates"):
         register(accelerator, pruner, other)
+    with pytest.raises(ArgumentError, match=r"no optimizer.*\n.*pruner, optimizer\)"):
+        register(accelerator, pruner)
 
 
 def together(rank, folder):

@@ -5,7 +5,7 @@ import torch
 from torch import nn, optim
 
 import diffprune as dp
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, UnknownNameError
 
 X = torch.rand(4, 3)
 
@@ -88,3 +88,8 @@ def test_what_cannot_be_meant_is_refused(options, message):
     with pytest.raises(ArgumentError, match=message):
         dp.Pruner(model, X, **options)
     assert model.state_dict().keys() == before.keys()
+
+
+def test_a_pattern_of_later_that_matches_nothing_is_refused():
+    with pytest.raises(UnknownNameError, match="strength: nothing matches `nope`"):
+        dp.Pruner(net(), X, strength=lambda p: {"nope" if p else "*": 1e-4}, steps=5)

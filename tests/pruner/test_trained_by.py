@@ -53,6 +53,15 @@ def test_an_optimizer_without_the_weights_is_refused():
         pruner.step(optimizer)
 
 
+def test_an_optimizer_with_lists_of_its_own_is_refused_at_the_first_step():
+    """Not at the first removal, when hours of training are lost."""
+    pruner = gated()
+    optimizer = optim.LBFGS(pruner.model.parameters())
+    with pytest.raises(ArgumentError, match="LBFGS keeps a list of its own, `_params`"):
+        pruner.step(optimizer)
+    assert pruner.steps == 0
+
+
 def test_what_is_no_optimizer_is_refused():
     with pytest.raises(ArgumentError, match="got a Linear where an optimizer is"):
         gated().step(nn.Linear(1, 1))

@@ -400,3 +400,30 @@ def test_a_gate_on_tokens_is_not_folded_into_weights_of_their_features(pool):
     small = pruner.finalize()
     torch.testing.assert_close(small(x), expected, rtol=0, atol=1e-10)
     assert type(small.gate) is Select
+
+
+class Pair(nn.Module):
+    """fc -> gate, twice from the same input; joined -> fc."""
+
+    def __init__(self, join):
+        super().__init__()
+        self.a, self.gate1 = nn.Linear(6, 8), dp.Gate(8)
+        self.b, self.gate2 = nn.Linear(6, 8), dp.Gate(8)
+        self.join, self.head = join, nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.head(self.join(self.gate1(self.a(x)), self.gate2(self.b(x))))
+
+
+@pytest.mark.parametrize(("join", "left"), [(torch.add, 6), (torch.mul, 2)])
+@pytest.mark.parametrize("turn", [1, -1])
+def test_gates_that_are_joined_close_units_of_their_own(join, left, turn):
+    """A sum needs what either lets through, a product what both do."""
+    x = torch.randn(4, 6, dtype=torch.float64)
+    pruner = dp.Pruner(Pair(join).double(), x, strength=1e-5)
+    closed = [range(4), range(2, 6)][::turn]
+    for gate, units in zip(pruner.gates.values(), closed, strict=True):
+        gate.logits.data[[*units]] -= 5.0
+    expected = pruner.model.eval()(x)
+    assert pruner.remove_closed_().units == {"gate1": left, "gate2": left}
+    torch.testing.assert_close(pruner.finalize()(x), expected, rtol=0, atol=1e-10)

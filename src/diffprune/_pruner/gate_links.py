@@ -119,14 +119,15 @@ def _zero_behind_gate(zeros: Zeros[MaskT], step: Step) -> Mapping[Atom, MaskT]:
 
 
 def needed_units(
-    groups: Groups, rule: GateRule, keep: Mapping[Atom, Keep], inputs: Inputs
+    groups: Groups, rule: GateRule, keep: Mapping[str, Keep], inputs: Inputs
 ) -> dict[Atom, Keep]:
     """Units of every group that something may still read; the others can go.
 
     Args:
         groups: Of a model with placed gates.
         rule: The rule that found the gates.
-        keep: For each atom behind a gate, which of its units the gate lets through.
+        keep: By gate, which of the units behind it the gate lets through. Two gates
+            may have the same units behind them, as where their outputs are added.
         inputs: For each gate, by name, which elements of its input it reads.
     """
     linked = {
@@ -153,7 +154,7 @@ class _ClosedGates(Spreading[Tensor]):
     """
 
     def __init__(
-        self, groups: Groups, rule: GateRule, keep: Mapping[Atom, Keep], inputs: Inputs
+        self, groups: Groups, rule: GateRule, keep: Mapping[str, Keep], inputs: Inputs
     ) -> None:
         self._rule, self._keep, self._inputs = rule, keep, inputs
         self._links = {id(link.out.axes): link for link in rule.links}
@@ -173,7 +174,7 @@ class _ClosedGates(Spreading[Tensor]):
         if len(own) == 1 and isinstance(own[0], Atom):
             chosen = self._inputs[link.gate]
             arrives = arrives if chosen is None else arrives[chosen.cpu()]
-            silent[own[0]] = ~(arrives & self._keep.get(own[0], _all_units(own[0])))
+            silent[own[0]] = ~(arrives & self._keep[link.gate])
         found = self.atoms(output)
         self._known[output] = {a: m for a, m in silent.items() if a in found}
 

@@ -209,7 +209,7 @@ class Pruner(Generic[ModuleT]):
                 )
             )
             self._units = self.units()
-            self._asked.check(self._units)
+            self._asked.check(self._units, [*self.groups.sizes, *self.gates])
             self._strengths = self._compute_strengths()
             self._budget_run = self._make_budget_run(on_budget)
             if self._budget_run is not None:

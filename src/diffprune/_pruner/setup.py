@@ -34,9 +34,14 @@ from diffprune._pruner.gate_contract import (
 from diffprune._pruner.gate_links import GateRule
 from diffprune._pruner.gated_model import GatedModel
 from diffprune._pruner.placement import Keep
-from diffprune._pruner.strengths import Scheduled, Strength, strength_of
+from diffprune._pruner.strengths import (
+    Scheduled,
+    Strength,
+    check_patterns,
+    strength_of,
+)
 from diffprune._pruner.user_gates import UserGates, standing_still
-from diffprune.errors import ArgumentError, UnknownNameError
+from diffprune.errors import ArgumentError
 from diffprune.gates import Gate, GateLike
 from diffprune.gates.penalty import first_names, named_gates
 
@@ -329,20 +334,6 @@ def check_placed(gate: Gates, strength: Strength | None, names: Sequence[str]) -
             "Leave `gate=` out, or take those out of the model."
         )
     check_patterns("strength", strength, names)
-
-
-def check_patterns(option: str, patterns: object, names: Sequence[str]) -> None:
-    """Refuse patterns of an option that match no name.
-
-    Raises:
-        UnknownNameError: If one does not; the message lists the names.
-    """
-    for pattern in patterns if isinstance(patterns, Mapping) else ():
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-            raise UnknownNameError(
-                f"{option}: nothing matches `{pattern}`; there are "
-                f"{', '.join(f'`{name}`' for name in names)}."
-            )
 
 
 def check_same_budget(state: Any, controller: Controller | None) -> None:  # noqa: ANN401 - it may be damaged

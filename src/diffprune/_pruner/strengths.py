@@ -1,7 +1,7 @@
 """How hard each gate is pushed to close: by group, by cost, by progress."""
 
 import fnmatch
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias, final
 
@@ -9,7 +9,7 @@ from diffprune._core.arguments import FINITE, count, number
 from diffprune._core.door import door
 from diffprune._core.types import Amount
 from diffprune._graph import PruneGroup
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, UnknownNameError
 
 OneStrength: TypeAlias = Amount | Callable[[PruneGroup], float]
 Strength: TypeAlias = OneStrength | Mapping[str, OneStrength]
@@ -70,6 +70,20 @@ def _called(strength: Callable[[PruneGroup], float], group: PruneGroup) -> float
         ) from error
 
 
+def check_patterns(option: str, patterns: object, names: Sequence[str]) -> None:
+    """Refuse patterns of an option that match no name.
+
+    Raises:
+        UnknownNameError: If one does not; the message lists the names.
+    """
+    for pattern in patterns if isinstance(patterns, Mapping) else ():
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            raise UnknownNameError(
+                f"{option}: nothing matches `{pattern}`; there are "
+                f"{', '.join(f'`{name}`' for name in names)}."
+            )
+
+
 @final
 class Strengths:
     """What was asked for, at any time of a training.
@@ -120,15 +134,21 @@ class Strengths:
                 "`strength=lambda progress: dp.by_macs(1e-8 * progress)`."
             ) from error
 
-    def check(self, units: Iterable[PruneGroup]) -> None:
+    def check(self, units: Iterable[PruneGroup], names: Sequence[str]) -> None:
         """Refuse strengths that cannot be meant, be it only later.
+
+        Args:
+            units: What has a gate.
+            names: Of these, and of what could have one.
 
         Raises:
             ArgumentError: If a function fails, or returns something else, or a
                 penalty would be infinite.
+            UnknownNameError: If a pattern matches no name.
         """
         known, steps = list(units), self._steps or 0
         for step in {0, steps // 2, steps}:
+            check_patterns("strength", self.at(step), names)
             found = self.of(known, step)
             if sum(found[unit.name] * unit.size for unit in known) > FINITE:
                 raise ArgumentError(

@@ -13,7 +13,12 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from diffprune._core.user_warnings import warn
-from diffprune._surgery.optimizer_state import NAMES, all_optimizers, held_by
+from diffprune._surgery.optimizer_state import (
+    NAMES,
+    all_optimizers,
+    check_keeps_nothing_beside,
+    held_by,
+)
 from diffprune.errors import ArgumentError
 from diffprune.gates import GateLike
 
@@ -39,7 +44,8 @@ def check_optimizers(
         gates: By name.
 
     Raises:
-        ArgumentError: If there is none, or a gate or a parameter is in none of them.
+        ArgumentError: If there is none, or a gate or a parameter is in none of them, or
+            one has lists of its own that could not follow a removal.
     """
     if not given and any(p.requires_grad for p in parameters.values()):
         raise ArgumentError(
@@ -49,6 +55,8 @@ def check_optimizers(
         )
     optimizers = all_optimizers(given)
     held = held_by(optimizers)
+    for optimizer in optimizers:
+        check_keeps_nothing_beside(optimizer, {p: n for n, p in parameters.items()})
     for name, gate in gates.items():
         if any(p.requires_grad and p not in held for _, p in gate.named_parameters()):
             raise ArgumentError(

@@ -148,11 +148,7 @@ class UserGates:
         gates, present = named_gates(model), self.present(model)
         read = {name: selection_of(gate).index for name, gate in gates.items()}
         if atoms is None:
-            lets_through = {
-                atom: keep[name][present[name]]
-                for name, link in self._links.items()
-                if (atom := link.own_atom(groups)) is not None
-            }
+            lets_through = {name: keep[name][present[name]] for name in self._links}
             atoms = needed_units(groups, self._rule, lets_through, read)
         stays, layouts = dict(keep), dict[str, Layout]()
         for name, link in self._links.items():

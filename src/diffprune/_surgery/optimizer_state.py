@@ -139,7 +139,7 @@ def check_can_follow(
             )
     names: dict[Tensor, str] = {p: name for name, p in cut.items()}
     for optimizer in optimizers:
-        _check_lists(optimizer, names)
+        check_keeps_nothing_beside(optimizer, names)
         if not may_reset:
             _check_state(optimizer, names)
 
@@ -167,7 +167,9 @@ def follow_(optimizer: Optimizer, moves: Sequence[Move]) -> None:
             del states[key]
 
 
-def _check_lists(optimizer: Optimizer, names: Mapping[Tensor, str]) -> None:
+def check_keeps_nothing_beside(
+    optimizer: Optimizer, names: Mapping[Tensor, str]
+) -> None:
     """Refuse what an optimizer has of its parameters outside of its state.
 
     A second list of them would be stale, and so would a copy of each, as some that

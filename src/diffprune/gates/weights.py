@@ -73,6 +73,9 @@ def gate_weight(
 def fold_gates(module: ModuleT) -> ModuleT:
     """Multiply gated parameters by their gates for good, in place; no gate is left.
 
+    A gated parameter that other layers have too is theirs alone afterwards: the layer
+    of the gate gets one of its own.
+
     Args:
         module: A model with parameters that `gate_weight` has gated, in any layer.
 
@@ -85,9 +88,22 @@ def fold_gates(module: ModuleT) -> ModuleT:
         for name, chain in list(_parametrizations(layer).items()):
             if any(isinstance(step, BaseGate) for step in chain):
                 chain.eval()  # the values of inference: noise must not become a weight
+                _take_own_original_(chain, module)
                 _take_own_class_(layer)
                 parametrize.remove_parametrizations(layer, name)
     return module
+
+
+def _take_own_original_(chain: parametrize.ParametrizationList, of: nn.Module) -> None:
+    """Part a parameter from layers that share it: torch writes what is folded to it."""
+    for name, own in list(chain.named_parameters(recurse=False)):
+        holders = [m for m in of.modules() if _holds(m, own)]
+        if len(holders) > 1:
+            setattr(chain, name, nn.Parameter(own.detach().clone(), own.requires_grad))
+
+
+def _holds(module: nn.Module, parameter: nn.Parameter) -> bool:
+    return any(own is parameter for own in module.parameters(recurse=False))
 
 
 def _take_own_class_(layer: nn.Module) -> None:

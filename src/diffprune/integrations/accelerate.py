@@ -12,6 +12,7 @@ from diffprune.errors import ArgumentError
 from diffprune.integrations._training import (
     check_held,
     check_processes,
+    gate_parameters,
     set_gates_apart_,
 )
 
@@ -41,6 +42,11 @@ def register(
         ArgumentError: If no optimizer trains the gates, if `model` is another one, or
             if several processes train and it is missing, not prepared, or sharded.
     """
+    if not optimizers and gate_parameters(pruner):
+        raise ArgumentError(
+            "`register` was given no optimizer, and some have to train the gates.\n"
+            "Pass all of them: `register(accelerator, pruner, optimizer)`."
+        )
     check_held(pruner, optimizers)
     _follow_wrapper_(accelerator, pruner, model)
     for optimizer in optimizers:
