@@ -5,14 +5,19 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab.formatting import listed
+
+_READ: Final = ContextVar[str | None]("read", default=None)
+"""The file or module that is being read for a function in it."""
 
 
 def find_callable(spec: str) -> Callable[..., Any]:
@@ -32,7 +37,8 @@ def find_callable(spec: str) -> Callable[..., Any]:
     """
     place, _, name = spec.rpartition(":")
     try:
-        module = _run_file(Path(place)) if _is_file(place) else _import(place)
+        with _being_read(place):
+            module = _run_file(Path(place)) if _is_file(place) else _import(place)
     except SyntaxError as error:
         raise ArgumentError(f"`{place}` cannot be read as Python: {error}") from error
     found = getattr(module, name, None)
@@ -46,6 +52,29 @@ def find_callable(spec: str) -> Callable[..., Any]:
             f"`{place}` has no function `{name}`; it has {listed(defined)}."
         )
     return found
+
+
+@contextmanager
+def _being_read(place: str) -> Generator[None]:
+    outer = _READ.set(place)
+    try:
+        yield
+    finally:
+        _READ.reset(outer)
+
+
+def check_is_not_read() -> None:
+    """Refuse to begin a run while a file is only read for a function in it.
+
+    Raises:
+        ArgumentError: If one is, and begins a run by itself.
+    """
+    place = _READ.get()
+    if place is not None:
+        raise ArgumentError(
+            f"`{place}` was read for a function in it, and began a run by itself.\nPut "
+            'what it runs under `if __name__ == "__main__":`.'
+        )
 
 
 def code_of(spec: str) -> Path | None:
