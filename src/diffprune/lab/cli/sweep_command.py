@@ -136,8 +136,11 @@ def sweep(  # noqa: PLR0913 - options of a command
         _check_asked(vary, search, given)
         values = read_values(vary or [])
     from diffprune.lab.sweeps import sweep as run_sweep  # noqa: PLC0415 - imports torch
+    from diffprune.lab.sweeps.pareto import check_figure  # noqa: PLC0415 - as above
 
     with said_plainly():
+        if figure is not None:
+            check_figure(figure)
         front = run_sweep(
             task,
             _search(search, given) if search else values,
