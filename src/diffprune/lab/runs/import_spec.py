@@ -13,6 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from torch import nn
+
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab.formatting import listed
 
@@ -52,6 +54,33 @@ def find_callable(spec: str) -> Callable[..., Any]:
             f"`{place}` has no function `{name}`; it has {listed(defined)}."
         )
     return found
+
+
+def make_module(spec: str) -> nn.Module:
+    """Make the model that a function without arguments returns, or that is there.
+
+    Args:
+        spec: `file.py:function` or `package.module:function`.
+
+    Raises:
+        ArgumentError: If what is there makes no model.
+        UnknownNameError: If there is no such file, module or function.
+    """
+    found: Any = find_callable(spec)
+    if isinstance(found, nn.Module):
+        return found
+    try:
+        model = found()
+    except TypeError as error:
+        raise ArgumentError(
+            f"`{spec}()` fails: {error}\nName a function that needs no arguments and "
+            "returns a model."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise ArgumentError(
+            f"`{spec}()` returns {type(model).__name__}, not a `torch.nn.Module`."
+        )
+    return model
 
 
 @contextmanager
