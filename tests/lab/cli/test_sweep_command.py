@@ -65,3 +65,14 @@ def test_a_figure_that_cannot_be_drawn_costs_no_training(diffprune, tmp_path):
     assert done.exit_code == 1
     assert "path must end in one of" in done.stderr
     assert not (tmp_path / "sweeps").exists()
+
+
+@pytest.mark.usefixtures("source")
+def test_ctrl_c_says_how_to_go_on(diffprune, monkeypatch):
+    def stop(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("diffprune.lab.sweeps.sweep", stop)
+    done = diffprune("sweep", "mine.py:task", "--vary", "macs=0.5")
+    assert done.exit_code == 130
+    assert "Stopped; the same command goes on" in done.stderr

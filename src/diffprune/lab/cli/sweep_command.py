@@ -7,7 +7,14 @@ import typer
 
 from diffprune.errors import ArgumentError
 from diffprune.lab.cli.options import AsJson, check_spec, parse_budget, read_values
-from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
+from diffprune.lab.cli.output import (
+    INTERRUPTED,
+    said_plainly,
+    say,
+    show,
+    show_json,
+    with_examples,
+)
 from diffprune.lab.formatting import typed
 
 if TYPE_CHECKING:
@@ -141,16 +148,20 @@ def sweep(  # noqa: PLR0913 - options of a command
     with said_plainly():
         if figure is not None:
             check_figure(figure)
-        front = run_sweep(
-            task,
-            _search(search, given) if search else values,
-            out=out,
-            recipe=_recipe(task, seed, epochs, budget),
-            workers=workers,
-            device=device,
-            storage=storage,
-            on=on,  # pyright: ignore[reportArgumentType] - it is checked there
-        )
+        try:
+            front = run_sweep(
+                task,
+                _search(search, given) if search else values,
+                out=out,
+                recipe=_recipe(task, seed, epochs, budget),
+                workers=workers,
+                device=device,
+                storage=storage,
+                on=on,  # pyright: ignore[reportArgumentType] - it is checked there
+            )
+        except KeyboardInterrupt:
+            say("Stopped; the same command goes on from here.")
+            raise typer.Exit(INTERRUPTED) from None
         if figure is not None:
             front.figure(figure)
     _show(front, out, as_json=as_json)
