@@ -103,8 +103,8 @@ def _written_plainly() -> Generator[None]:
         raise
     except OSError as error:
         say(f"Error: the result cannot be written: {error.strerror or error}.")
-        # Python tries again when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        if stream is not None:  # Python tries again when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         raise typer.Exit(FAILED) from error
 
 
