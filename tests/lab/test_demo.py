@@ -8,7 +8,7 @@ from rich.console import Console
 from safetensors.torch import load_file
 
 from diffprune import load_pruned
-from diffprune.errors import MissingPackageError
+from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab import demo as demos
 from diffprune.lab.demo import deliver, recipes, train_both
 from diffprune.lab.digits import LeNet5, digits_recipe, load_digits
@@ -71,6 +71,15 @@ def test_equal_seeds_give_equal_files_on_any_number_of_threads(run, tmp_path, th
     )
     assert expected.keys() == actual.keys()
     assert all(torch.equal(expected[name], actual[name]) for name in expected)
+
+
+@pytest.mark.parametrize("name", ["dense", "pruned"])
+def test_what_no_demo_has_left_is_not_replaced(tmp_path, write_run, name):
+    kept = write_run(tmp_path / name, task="../mine.py:task")
+    with pytest.raises(ArgumentError, match=rf"{name}` would be replaced.*\nName ano"):
+        train_both(tmp_path, seed=4, epochs=1, on_epoch=SILENT)
+    assert (kept / "summary.json").exists()
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_another_seed_replaces_an_earlier_demo(tmp_path):

@@ -95,3 +95,35 @@ def test_it_is_finished_after_the_pruner(tmp_path):
     ):
         recorder.finish(test_error=1.0)
     assert lab.read_run(tmp_path).outcome is None
+
+
+class Twice(nn.Module):
+    """A model of two inputs."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(4, 16), nn.Linear(16, 2)
+
+    def forward(self, x, y):
+        return self.outer(torch.relu(self.inner(x) + self.inner(y)))
+
+
+def test_what_can_be_made_again_takes_one_tensor(make_model, tmp_path):
+    pruner = dp.Pruner(Twice(), (torch.rand(3, 4), torch.rand(3, 4)), strength=0.1)
+    recording = lab.record(pruner, RECIPE, out=tmp_path / "run", make_model=make_model)
+    match = r"take one tensor, and this one takes .*\nLeave `make_model` out"
+    with pytest.raises(ArgumentError, match=match), recording:
+        pass
+
+
+@pytest.mark.parametrize("inputs", [torch.rand(3, 4), (torch.rand(3, 4),)])
+def test_a_function_that_does_not_make_the_model_is_named(make_model, tmp_path, inputs):
+    pruner = dp.Pruner(make_model(), inputs, strength=0.1)
+    with lab.record(pruner, RECIPE, out=tmp_path, make_model=make_model) as recorder:
+        recorder.epoch(1, loss=0.5, test_error=3.0)
+        pruner.finalize()
+        recorder.finish(test_error=3.0)
+    (tmp_path / "other.py").write_text("def task(recipe): ...\ndef none(): ...")
+    for name, match in (("task", r"fails: .*\nName a fun"), ("none", "returns NoneT")):
+        with pytest.raises(ArgumentError, match=match):
+            rebuild(tmp_path, f"{tmp_path}/other.py:{name}")

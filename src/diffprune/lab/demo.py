@@ -18,10 +18,11 @@ from diffprune._core.files import write_text
 from diffprune._core.interleaved import one_thread
 from diffprune._export import to_onnx
 from diffprune._io import save_pruned
-from diffprune.errors import MissingPackageError
+from diffprune.errors import ArgumentError, MissingPackageError
 from diffprune.lab.digits import digits_recipe, digits_task
 from diffprune.lab.report import write_report
 from diffprune.lab.runs.compare import side_by_side
+from diffprune.lab.runs.import_spec import spell
 from diffprune.lab.runs.rebuild import rebuild
 from diffprune.lab.runs.records import Run, read_run
 from diffprune.lab.training.loop import OnEpoch, train
@@ -108,13 +109,33 @@ def train_both(
         on_epoch: For "dense" and "pruned", what to call after every epoch.
 
     Raises:
-        ArgumentError: If there is nothing to train or nowhere to write.
+        ArgumentError: If there is nothing to train or nowhere to write, or something
+            else than an earlier demo is there.
         MissingPackageError: If scikit-learn is not installed.
     """
+    both = recipes(seed=seed, epochs=epochs)
+    for name in both:
+        _check_ours(out / name)
     with one_thread():
-        for name, recipe in recipes(seed=seed, epochs=epochs).items():
+        for name, recipe in both.items():
             shutil.rmtree(out / name, ignore_errors=True)
             train(digits_task, recipe, out=out / name, on_epoch=on_epoch[name])
+
+
+def _check_ours(folder: Path) -> None:
+    """Refuse to delete what no earlier demo has left."""
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    try:
+        run = read_run(folder)
+    except ArgumentError:
+        run = None
+    is_ours = run is not None and run.task == spell(digits_task, folder)
+    if run is None or not is_ours or run.recipe.name != folder.name:
+        raise ArgumentError(
+            f"`{folder}` would be replaced, and no earlier demo has left it.\n"
+            "Name another directory with `--out`."
+        )
 
 
 def deliver(out: Path, *, seconds: Callable[[], float]) -> Demo:

@@ -16,8 +16,12 @@ def typed(command: str, folder: str | os.PathLike[str], rest: str = "") -> str:
     Examples:
         >>> typed("bench", "my runs/a", "--compile")
         "diffprune bench 'my runs/a' --compile"
+        >>> typed("bench", "-a")
+        'diffprune bench ./-a'
     """
-    return f"diffprune {command} {shlex.quote(os.fspath(folder))} {rest}".rstrip()
+    name = os.fspath(folder)
+    name = f"./{name}" if name.startswith("-") else name  # it is no option
+    return f"diffprune {command} {shlex.quote(name)} {rest}".rstrip()
 
 
 def architecture(widths: Mapping[str, int]) -> str:

@@ -12,6 +12,7 @@ from typing import Any, final
 
 from torch import Tensor, nn
 
+from diffprune._core.arguments import shown
 from diffprune._core.door import door
 from diffprune._core.files import write_bytes
 from diffprune._core.tensor_files import packed
@@ -52,7 +53,7 @@ def record(
         out: The run folder. A record that was not finished is continued.
         make_model: A function in a file or module that makes the model as it was before
             the pruner. With it, `diffprune bench`, `export` and the report can rebuild
-            the network.
+            the network, if that takes one tensor.
 
     Yields:
         A recorder: call `epoch` after every epoch and `finish` after
@@ -60,7 +61,8 @@ def record(
 
     Raises:
         ArgumentError: If the folder holds another run or a finished one, or another
-            process is writing into it.
+            process is writing into it; or with `make_model`, if the model takes
+            something else than one tensor.
 
     Examples:
         >>> import tempfile, torch, diffprune as dp
@@ -77,9 +79,18 @@ def record(
         32
     """
     spec = None if make_model is None else spell(make_model, Path(out))
+    examples = pruner.example_inputs
+    if isinstance(examples, tuple) and len(examples) == 1:
+        examples = examples[0]
+    if make_model is not None and not isinstance(examples, Tensor):
+        raise ArgumentError(
+            "what `make_model` is for can use models that take one tensor, and this "
+            f"one takes {shown(examples)}.\nLeave `make_model` out, and measure and "
+            "export with `diffprune.benchmark` and `diffprune.to_onnx`."
+        )
     with Folder.open(Path(out), recipe, spec) as folder:
-        if spec is not None and isinstance(pruner.example_inputs, Tensor):
-            inputs = pruner.example_inputs.detach().cpu().contiguous()
+        if spec is not None and isinstance(examples, Tensor):
+            inputs = examples.detach().cpu().contiguous()
             write_bytes(folder.path / INPUTS, packed({"inputs": inputs}))
         yield Recorder(folder, pruner, recipe)
 

@@ -1,11 +1,14 @@
 import json
 from functools import partial
+from io import BytesIO, TextIOWrapper
+from pathlib import Path
 
 import pytest
 from rich.table import Table
+from typer import Exit
 
 from diffprune._surgery import Plan
-from diffprune.lab.cli.output import own_part, show
+from diffprune.lab.cli.output import own_part, show, show_json
 
 
 def caught(function):
@@ -44,3 +47,22 @@ def test_a_width_that_is_asked_for_is_kept(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "40")
     show("z " * 60)
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 40
+
+
+@pytest.mark.parametrize("result", [partial(show, "text"), partial(show_json, {})])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has one")
+def test_a_full_disk_is_said(monkeypatch, capsys, result):
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        monkeypatch.setattr("sys.stdout", full)
+        with pytest.raises(Exit):
+            result()
+    assert (
+        "Error: the result cannot be written: No space left" in capsys.readouterr().err
+    )
+
+
+def test_letters_that_a_terminal_does_not_have_are_spelt(monkeypatch):
+    raw = BytesIO()
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(raw, "ascii"))
+    show("\N{LATIN SMALL LETTER U WITH DIAERESIS}n\N{RIGHTWARDS ARROW}")
+    assert raw.getvalue().decode().strip() == r"\xfcn\u2192"

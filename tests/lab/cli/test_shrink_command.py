@@ -132,3 +132,14 @@ def test_widths_that_norms_run_over_can_be_left_whole(diffprune):
     done = diffprune(*options, "wide")
     assert done.exit_code == 2
     assert "narrow" in done.stderr
+
+
+def test_batches_that_are_no_pairs_are_refused(diffprune, tmp_path, source):
+    changed = source.replace(
+        "train=Batches(data, recipe.batch_size, shuffle=True)",
+        "train=[{'x': 1, 'y': 2}]",
+    )
+    (tmp_path / "mine.py").write_text(changed)
+    done = diffprune("shrink", "mine.py:task", "--budget", "macs=0.5")
+    assert done.exit_code == 1
+    assert "as a batch, where a pair of tensors is expected" in done.stderr

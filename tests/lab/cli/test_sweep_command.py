@@ -56,3 +56,23 @@ def test_a_search(diffprune, tmp_path):
     assert "gate_lr" in done.stdout
     recipe = json.loads((tmp_path / "all" / "trial-001" / "recipe.json").read_text())
     assert (recipe["budget"], recipe["seed"]) == ({"parameters": 0.9}, 5)
+
+
+@pytest.mark.usefixtures("source")
+def test_a_figure_that_cannot_be_drawn_costs_no_training(diffprune, tmp_path):
+    vary = ("--vary", "macs=0.5", "--figure", "front.pdf")
+    done = diffprune("sweep", "mine.py:task", *vary)
+    assert done.exit_code == 1
+    assert "path must end in one of" in done.stderr
+    assert not (tmp_path / "sweeps").exists()
+
+
+@pytest.mark.usefixtures("source")
+def test_ctrl_c_says_how_to_go_on(diffprune, monkeypatch):
+    def stop(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("diffprune.lab.sweeps.sweep", stop)
+    done = diffprune("sweep", "mine.py:task", "--vary", "macs=0.5")
+    assert done.exit_code == 130
+    assert "Stopped; the same command goes on" in done.stderr

@@ -202,3 +202,14 @@ def test_a_finished_run_is_not_trained_again(in_finished):
     done = in_finished("train", "runs/mine")
     assert done.exit_code == 1
     assert "holds this very run, finished" in done.stderr
+
+
+def test_of_a_loss_that_fails_the_users_code_is_shown(diffprune, tmp_path, source):
+    lines = "def loss(outputs, targets):\n    return outputs.nothing\n"
+    changed = source.replace("    return Task(", "    return Task(loss=loss,")
+    (tmp_path / "mine.py").write_text(lines + changed)
+    done = diffprune("train", "mine.py:task", "--dense")
+    assert done.exit_code == 1
+    assert "line 2, in loss\n    return outputs.nothing" in done.stderr
+    assert "Error: the loss of the task does not take" in done.stderr
+    assert "loop.py" not in done.stderr

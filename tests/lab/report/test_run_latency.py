@@ -84,6 +84,17 @@ def test_a_task_that_is_gone_is_named(make_run):
     assert "gone.py" in seen.note
 
 
+def test_a_task_that_fails_is_told_and_does_not_cost_the_page(make_run, tmp_path):
+    (tmp_path / "mine.py").write_text("def task(recipe): return recipe.nothing")
+    seen = measure(read_runs([make_run("a", task="../../mine.py:task")]), trust=True)
+    assert seen.note.startswith("Latency was not measured: AttributeError: 'Recipe'")
+
+
+def test_dense_runs_have_nothing_to_compare(make_run):
+    seen = measure(read_runs([make_run("dense", gates={}, task=DIGITS)]))
+    assert seen.note == "Latency is measured of runs with gates; there is none."
+
+
 def test_code_from_elsewhere_is_not_run(make_run, tmp_path):
     (tmp_path / "evil.py").write_text("raise SystemExit")
     seen = measure(read_runs([make_run("mine", task="../../evil.py:task")]))

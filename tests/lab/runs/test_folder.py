@@ -61,6 +61,8 @@ DAMAGE = [
     ("recipe.json", '{"name": 1}'),
     ("recipe.json", "[]"),
     ("environment.json", "{"),
+    ("environment.json", "[]"),
+    ("task.json", '{"task": 3}'),
     ("metrics.jsonl", "{"),
     ("metrics.jsonl", '{"number": 1}'),
 ]

@@ -79,6 +79,18 @@ def test_a_decorated_function_is_where_it_is_written(folder):
     assert spell(decorated, folder) == "mine.py:mine"
 
 
+def test_a_script_that_trains_says_what_to_guard(folder):
+    (folder / "script.py").write_text(
+        "from diffprune import lab\n"
+        "def task(recipe): ...\n"
+        "lab.train(task, lab.Recipe(name='a', epochs=1), out='runs/a')\n"
+    )
+    match = r"script\.py` was read for .*\nPut .*`if __name__ == \"__main__\":`"
+    with pytest.raises(ArgumentError, match=match):
+        find_callable(f"{folder}/script.py:task")
+    assert find_callable(f"{folder}/mine.py:mine")() == 7
+
+
 @pytest.mark.parametrize("function", [lambda: 0, functools.partial(print), print])
 def test_what_has_no_place_is_not_spelt(function, tmp_path):
     assert spell(function, tmp_path) is None

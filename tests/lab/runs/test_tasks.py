@@ -1,7 +1,7 @@
 import pytest
 
 from diffprune.errors import ArgumentError, UnknownNameError
-from diffprune.lab.runs.tasks import BUILTIN, load_task
+from diffprune.lab.runs.tasks import BUILTIN, load_recipe, load_task
 
 SOURCE = """
 from torch import nn
@@ -50,3 +50,17 @@ def test_a_task_is_a_function_of_a_recipe(tmp_path):
     (tmp_path / "none.py").write_text("def model(): pass")
     with pytest.raises(ArgumentError, match="A task is a function of a recipe"):
         load_task(f"{tmp_path}/none.py:model")
+
+
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("mine", r"mine\(0\)` fails: AttributeError: .*\nA recipe is a function of a"),
+        ("none", r"none\(0\)` fails: TypeError: .*\nA recipe is a function of a seed"),
+        ("one", r"one` returns 1\.\nA recipe is a function of a seed"),
+    ],
+)
+def test_a_recipe_is_a_function_of_a_seed(file, name, match):
+    file.write_text(f"{SOURCE}def none(): pass\ndef one(seed): return 1")
+    with pytest.raises(ArgumentError, match=match):
+        load_recipe(f"{file}:{name}")(0)

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from diffprune.errors import ArgumentError
 from diffprune.lab import Recipe, Search, read_run
-from diffprune.lab.sweeps import sweep, trials as run
+from diffprune.lab.sweeps import sweep, trials as run, workers
 from diffprune.lab.sweeps.pareto import Front
 
 pytest.importorskip("optuna")
@@ -198,3 +198,12 @@ def test_workers_share_the_points(task, tmp_path):
         task, {"macs": values}, out=tmp_path / "sweep", recipe=RECIPE, workers=2
     )
     assert [run.name for run in front.runs] == [f"macs={value}" for value in values]
+
+
+def test_a_worker_that_is_interrupted_ends_without_a_traceback(monkeypatch):
+    def stop(_job):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "work", stop)
+    with pytest.raises(SystemExit, match="130"):
+        workers._work_until_told(None)

@@ -278,6 +278,11 @@ def test_a_loss_that_is_no_number_stops_the_run(toy, recipe, tmp_path):
     assert len(read_run(tmp_path).epochs) == 1
 
 
+ONE = [(torch.rand(1, 4), torch.tensor([1]))]
+"""Too few examples for a batch norm."""
+NORMED = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+
+
 class Endless(IterableDataset):
     """Data that does not say how much there is."""
 
@@ -326,6 +331,15 @@ def test_a_model_may_return_more_than_a_tensor(toy, recipe, tmp_path):
             r"between 0 and 1 .* from [789]\S* to .*\nReturn how wrong",
         ),
         ({"error": lambda scores, _: scores[:, 0] * nan}, "between 0 and 1 .*nan"),
+        (
+            {"model": NORMED, "train": ONE},
+            r"fails on a batch, .*\(1, 4\): ValueError: .*\n.*`DataLoader\(\.\.\., dro",
+        ),
+        (
+            {"optimizer": lambda groups: SGD(groups[0]["params"], lr=0.1)},
+            r"one of the parameter groups .* got SGD without\.\nPass them on: `opt",
+        ),
+        ({"optimizer": lambda _: None}, "got NoneType without"),
         ({"validation": []}, "nothing for `validation`: there are no batches"),
         ({"validation": [{"x": 1, "y": 2}]}, r"yields \{.* as a batch.*\nYield p"),
         ({"train": DataLoader(Endless())}, r"`train` does not say how many.*\n.*len__"),

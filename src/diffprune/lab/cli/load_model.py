@@ -13,7 +13,7 @@ from diffprune._core.arguments import did_you_mean
 from diffprune._graph import ExampleInputs
 from diffprune.errors import ArgumentError, MissingPackageError, UnknownNameError
 from diffprune.lab.cli.example_inputs import parse_inputs
-from diffprune.lab.runs.import_spec import find_callable
+from diffprune.lab.runs.import_spec import make_module
 from diffprune.lab.runs.rebuild import rebuild
 from diffprune.lab.runs.records import read_run
 
@@ -68,21 +68,7 @@ def load_target(target: str, task: str | None = None, *, trust: bool = False) ->
 
 
 def _from_code(target: str) -> Target:
-    found = find_callable(target)
-    if isinstance(found, nn.Module):
-        return Target(found)
-    try:
-        model = found()
-    except TypeError as error:
-        raise ArgumentError(
-            f"`{target}()` fails: {error}\nName a function that needs no arguments and "
-            "returns a model."
-        ) from error
-    if not isinstance(model, nn.Module):
-        raise ArgumentError(
-            f"`{target}()` returns {type(model).__name__}, not a `torch.nn.Module`."
-        )
-    return Target(model)
+    return Target(make_module(target))
 
 
 def _from_timm(name: str) -> Target:

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TextIO, TypeVar
@@ -77,12 +78,34 @@ def show(*results: RenderableType) -> None:
         unbounded = console.options.update(max_width=_NO_EDGE)
         needed = (console.measure(one, options=unbounded).maximum for one in results)
         console.width = max(console.width, *needed)
-    console.print(*results, sep="\n")
+    with _written_plainly():
+        console.print(*results, sep="\n")
 
 
 def show_json(result: Any) -> None:  # noqa: ANN401 - whatever JSON can hold
     """Print the result for a program."""
-    typer.echo(json.dumps(result, indent=2), file=_RESULTS.get())
+    with _written_plainly():
+        typer.echo(json.dumps(result, indent=2), file=_RESULTS.get())
+
+
+@contextmanager
+def _written_plainly() -> Generator[None]:
+    """Write results to where they go, or say why that cannot be."""
+    stream = _RESULTS.get() or sys.stdout
+    if isinstance(stream, TextIOWrapper):
+        # `LANG=C` has no letters beyond ASCII, and folders may have.
+        stream.reconfigure(errors="backslashreplace")
+    try:
+        yield
+        if stream is not None:
+            stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        say(f"Error: the result cannot be written: {error.strerror or error}.")
+        if stream is not None:  # Python tries again when it ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        raise typer.Exit(FAILED) from error
 
 
 @contextmanager
@@ -96,6 +119,9 @@ def said_plainly() -> Generator[None, None, None]:
         with _stdout_for_results():
             yield
     except DiffpruneError as error:
+        cause = error.__cause__
+        if cause is not None and (own := own_part(cause)) is not None:
+            _say_traceback(cause, own)
         say(f"Error: {error}")
         raise typer.Exit(FAILED) from error
     except typer.Exit:
@@ -107,8 +133,12 @@ def said_plainly() -> Generator[None, None, None]:
             raise typer.Exit(FAILED) from error
         if own is None:
             raise
-        say("".join(traceback.format_exception(type(error), error, own)).rstrip())
+        _say_traceback(error, own)
         raise typer.Exit(FAILED) from error
+
+
+def _say_traceback(error: BaseException, own: TracebackType) -> None:
+    say("".join(traceback.format_exception(type(error), error, own)).rstrip())
 
 
 @contextmanager

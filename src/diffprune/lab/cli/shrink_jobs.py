@@ -27,7 +27,7 @@ from diffprune.lab.runs.records import read_run
 from diffprune.lab.runs.tasks import load_task
 from diffprune.lab.training.metrics import error_rate
 from diffprune.lab.training.recipe import Recipe, check_recipe
-from diffprune.lab.training.task import Task, check_task
+from diffprune.lab.training.task import Task, check_pair, check_task
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def shrink_job(
 
 
 def _on(device: str, batches: Any) -> Iterator[tuple[Tensor, Tensor]]:  # noqa: ANN401 - a loader
-    for inputs, targets in batches:
+    for inputs, targets in map(check_pair, batches):
         yield inputs.to(device), targets.to(device)
 
 

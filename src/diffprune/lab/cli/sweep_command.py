@@ -7,7 +7,14 @@ import typer
 
 from diffprune.errors import ArgumentError
 from diffprune.lab.cli.options import AsJson, check_spec, parse_budget, read_values
-from diffprune.lab.cli.output import said_plainly, say, show, show_json, with_examples
+from diffprune.lab.cli.output import (
+    INTERRUPTED,
+    said_plainly,
+    say,
+    show,
+    show_json,
+    with_examples,
+)
 from diffprune.lab.formatting import typed
 
 if TYPE_CHECKING:
@@ -136,18 +143,25 @@ def sweep(  # noqa: PLR0913 - options of a command
         _check_asked(vary, search, given)
         values = read_values(vary or [])
     from diffprune.lab.sweeps import sweep as run_sweep  # noqa: PLC0415 - imports torch
+    from diffprune.lab.sweeps.pareto import check_figure  # noqa: PLC0415 - as above
 
     with said_plainly():
-        front = run_sweep(
-            task,
-            _search(search, given) if search else values,
-            out=out,
-            recipe=_recipe(task, seed, epochs, budget),
-            workers=workers,
-            device=device,
-            storage=storage,
-            on=on,  # pyright: ignore[reportArgumentType] - it is checked there
-        )
+        if figure is not None:
+            check_figure(figure)
+        try:
+            front = run_sweep(
+                task,
+                _search(search, given) if search else values,
+                out=out,
+                recipe=_recipe(task, seed, epochs, budget),
+                workers=workers,
+                device=device,
+                storage=storage,
+                on=on,  # pyright: ignore[reportArgumentType] - it is checked there
+            )
+        except KeyboardInterrupt:
+            say("Stopped; the same command goes on from here.")
+            raise typer.Exit(INTERRUPTED) from None
         if figure is not None:
             front.figure(figure)
     _show(front, out, as_json=as_json)

@@ -58,6 +58,8 @@ def measure(runs: Sequence[Run], *, trust: bool = False) -> Measured:
         runs: Each with at least one epoch.
         trust: Whether to run code outside the present folder if a run names it.
     """
+    if all(run.is_dense for run in runs):
+        return Measured(note="Latency is measured of runs with gates; there is none.")
     known = [s for s in runs if s.task and not s.is_dense]
     if not known:
         return Measured(note="Latency: no run says where its task is written.")
@@ -67,8 +69,10 @@ def measure(runs: Sequence[Run], *, trust: bool = False) -> Measured:
         finished = [run for run in known if run.outcome]
         if finished:
             return _timed(dense, finished, trust=trust)
-    except (DiffpruneError, OSError) as error:
+    except Exception as error:  # noqa: BLE001 - code of the task, which can raise all
         reason = str(error).partition("\n")[0]
+        if not isinstance(error, DiffpruneError | OSError):
+            reason = f"{type(error).__name__}: {reason}"
         return Measured(note=f"Latency was not measured: {reason}", dense=dense)
     note = "Latency is measured once a run is finished."
     return Measured(note=note, dense=dense)

@@ -22,6 +22,7 @@ from diffprune._io.checkpoint import load_checkpoint, save_checkpoint
 from diffprune._pruner import RemovalRecord
 from diffprune.errors import ArgumentError, StorageError
 from diffprune.lab.runs import records
+from diffprune.lab.runs.import_spec import check_is_not_read
 from diffprune.lab.runs.records import Epoch, Outcome, Run, read_lines, read_run
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.recipe import Recipe
@@ -55,6 +56,7 @@ class Folder:
                 process is writing into it.
             StorageError: If it cannot be written.
         """
+        check_is_not_read()
         with _said_plainly(path):
             path.mkdir(parents=True, exist_ok=True)
         with _locked(path):

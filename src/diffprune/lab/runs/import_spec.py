@@ -5,14 +5,21 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
+
+from torch import nn
 
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab.formatting import listed
+
+_READ: Final = ContextVar[str | None]("read", default=None)
+"""The file or module that is being read for a function in it."""
 
 
 def find_callable(spec: str) -> Callable[..., Any]:
@@ -32,7 +39,8 @@ def find_callable(spec: str) -> Callable[..., Any]:
     """
     place, _, name = spec.rpartition(":")
     try:
-        module = _run_file(Path(place)) if _is_file(place) else _import(place)
+        with _being_read(place):
+            module = _run_file(Path(place)) if _is_file(place) else _import(place)
     except SyntaxError as error:
         raise ArgumentError(f"`{place}` cannot be read as Python: {error}") from error
     found = getattr(module, name, None)
@@ -46,6 +54,56 @@ def find_callable(spec: str) -> Callable[..., Any]:
             f"`{place}` has no function `{name}`; it has {listed(defined)}."
         )
     return found
+
+
+def make_module(spec: str) -> nn.Module:
+    """Make the model that a function without arguments returns, or that is there.
+
+    Args:
+        spec: `file.py:function` or `package.module:function`.
+
+    Raises:
+        ArgumentError: If what is there makes no model.
+        UnknownNameError: If there is no such file, module or function.
+    """
+    found: Any = find_callable(spec)
+    if isinstance(found, nn.Module):
+        return found
+    try:
+        model = found()
+    except TypeError as error:
+        raise ArgumentError(
+            f"`{spec}()` fails: {error}\nName a function that needs no arguments and "
+            "returns a model."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise ArgumentError(
+            f"`{spec}()` returns {type(model).__name__}, not a `torch.nn.Module`."
+        )
+    return model
+
+
+@contextmanager
+def _being_read(place: str) -> Generator[None]:
+    outer = _READ.set(place)
+    try:
+        yield
+    finally:
+        _READ.reset(outer)
+
+
+def check_is_not_read() -> None:
+    """Refuse to begin a run while a file is only read for a function in it.
+
+    Raises:
+        ArgumentError: If one is, and begins a run by itself.
+    """
+    place = _READ.get()
+    if place is not None:
+        raise ArgumentError(
+            f"`{place}` was read for a function in it, and began a run by itself.\nPut "
+            'what it runs under `if __name__ == "__main__":`.'
+        )
 
 
 def code_of(spec: str) -> Path | None:

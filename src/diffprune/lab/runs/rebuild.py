@@ -15,10 +15,10 @@ from diffprune._pruner import Pruner
 from diffprune.errors import ArgumentError
 from diffprune.gates.penalty import gate_paths, named_gates
 from diffprune.lab.formatting import typed
-from diffprune.lab.runs.import_spec import code_of, find_callable
+from diffprune.lab.runs.import_spec import code_of, make_module
 from diffprune.lab.runs.records import INPUTS, Run, read_run
 from diffprune.lab.runs.tasks import load_task
-from diffprune.lab.training.task import MakeTask
+from diffprune.lab.training.task import MakeTask, check_pair, check_task
 
 _DIFFPRUNE: Final = Path(diffprune.__file__).resolve().parent
 _FEW: Final = 2
@@ -98,10 +98,11 @@ def make_model(
     with torch.random.fork_rng():
         torch.manual_seed(recipe.seed)
         if (run.folder / INPUTS).exists():
-            model = find_callable(_trusted(run, task, trust=trust))()
+            model = make_module(_trusted(run, task, trust=trust))
             return model, read_tensors(run.folder / INPUTS)[0]["inputs"]
         made = task_of(run.folder, task, trust=trust)(recipe)
-        inputs, _ = next(iter(made.test))
+        check_task(made)
+        inputs, _ = check_pair(next(iter(made.test)))
         return made.model, inputs
 
 

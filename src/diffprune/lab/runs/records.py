@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from diffprune._core.door import door
+from diffprune._core.door import check_fields, door
 from diffprune._core.files import reading
 from diffprune._pruner import RemovalRecord
 from diffprune._surgery.compare import Certificate
@@ -137,6 +137,9 @@ class Run:
     removals: tuple[RemovalRecord, ...]
     outcome: Outcome | None
     task: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def latest(self) -> Outcome | Epoch | None:

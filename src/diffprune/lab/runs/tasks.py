@@ -1,12 +1,13 @@
 """Find tasks and recipes by name: a built-in one, or a function in a user's file."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from diffprune._core.arguments import shown
 from diffprune._core.files import reading
 from diffprune.errors import ArgumentError, UnknownNameError
 from diffprune.lab import defaults
@@ -78,7 +79,23 @@ def load_recipe(name: str) -> MakeRecipe:
     if Path(name).is_dir():
         recipe = read_run(Path(name)).recipe
         return lambda seed: replace(recipe, seed=seed)
-    return find_callable(name)
+    return partial(_made_recipe, name, find_callable(name))
+
+
+def _made_recipe(name: str, make_recipe: Callable[[int], Any], seed: int) -> Recipe:
+    """What a user's function returns, if that is a recipe."""
+    needed = (
+        "A recipe is a function of a seed, `def numbers(seed): ...`, that returns a "
+        "`diffprune.lab.Recipe`."
+    )
+    try:
+        found = make_recipe(seed)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ArgumentError(f"`{name}({seed})` fails: {reason}\n{needed}") from error
+    if not isinstance(found, Recipe):
+        raise ArgumentError(f"`{name}` returns {shown(found)}.\n{needed}")
+    return found
 
 
 def _plain_recipe(name: str, seed: int) -> Recipe:

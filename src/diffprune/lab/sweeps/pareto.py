@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -74,17 +75,9 @@ class Front:
             MissingPackageError: If altair is not installed.
             StorageError: If the disk refuses.
         """
-        if Path(path).suffix not in _ENDINGS:
-            raise ArgumentError(
-                f"path must end in one of {', '.join(_ENDINGS)}, got `{path}`."
-            )
-        try:
-            import altair as alt  # noqa: PLC0415 - optional
-        except ImportError as error:
-            raise MissingPackageError(
-                "figures are drawn by altair, which is not installed.\n"
-                "Install it with `pip install 'diffprune[report]'`."
-            ) from error
+        check_figure(Path(path))
+        import altair as alt  # noqa: PLC0415 - optional
+
         base = alt.Chart(alt.Data(values=[self._point(run) for run in self.runs]))
         base = base.encode(
             x=alt.X("MACs:Q", scale=alt.Scale(type="log")),
@@ -107,6 +100,24 @@ class Front:
             "test error %": end.test_error,
             "front": run.name in self.best,
         }
+
+
+def check_figure(path: Path) -> None:
+    """Refuse what no figure can be drawn to, before anything is trained for it.
+
+    Raises:
+        ArgumentError: If it ends otherwise.
+        MissingPackageError: If altair is not installed.
+    """
+    if path.suffix not in _ENDINGS:
+        raise ArgumentError(
+            f"path must end in one of {', '.join(_ENDINGS)}, got `{path}`."
+        )
+    if find_spec("altair") is None:
+        raise MissingPackageError(
+            "figures are drawn by altair, which is not installed.\n"
+            "Install it with `pip install 'diffprune[report]'`."
+        )
 
 
 def outcome_of(run: Run) -> Outcome:

@@ -2,9 +2,10 @@
 
 import multiprocessing
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import torch
 
@@ -20,6 +21,9 @@ from diffprune.lab.sweeps.search import Search
 from diffprune.lab.sweeps.study import Study
 from diffprune.lab.sweeps.trials import Job, finished, work
 from diffprune.lab.training.recipe import Recipe
+
+INTERRUPTED: Final = 130
+"""How a process ends that was interrupted, as shells count."""
 
 
 @door
@@ -90,7 +94,9 @@ def sweep(
 def _work_together(job: Job, workers: int) -> None:
     # Not forked: threads of torch do not survive that.
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=work, args=(job,)) for _ in range(workers)]
+    processes = [
+        context.Process(target=_work_until_told, args=(job,)) for _ in range(workers)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -100,6 +106,14 @@ def _work_together(job: Job, workers: int) -> None:
             "a worker of the sweep failed; its message is above. The same call "
             "continues where it stopped."
         )
+
+
+def _work_until_told(job: Job) -> None:
+    """Work in a process of its own; Ctrl-C, which all processes hear, is no failure."""
+    try:
+        work(job)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
 
 
 def _front(job: Job, study: Study) -> Front:

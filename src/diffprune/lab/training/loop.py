@@ -38,6 +38,7 @@ from diffprune.lab.training.task import (
     check_task,
     errors_of,
     loss_of,
+    outputs_of,
 )
 
 NUM_EXAMPLES: Final = 8
@@ -70,7 +71,8 @@ def train(
 
     Raises:
         ArgumentError: If `out` holds another run, or this one, finished, or another
-            process is writing into it, or the loss becomes infinite or NaN.
+            process is writing into it, or the loss becomes infinite or NaN, or the
+            parts of the task do not fit each other.
         KeyboardInterrupt: After Ctrl-C, once the checkpoint is written. Outside the
             main thread no signal is heard, and training goes on.
     """
@@ -123,7 +125,7 @@ def _step_(
     inputs, targets = batch
     model = pruner.model
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=recipe.amp):
-        outputs = model(inputs)
+        outputs = outputs_of(model, inputs)
         loss = loss_of(task, outputs, targets)
     optimizer.zero_grad()
     (loss + pruner.penalty()).backward()
@@ -179,7 +181,17 @@ def _make_optimizer(task: Task, recipe: Recipe, pruner: Trainable) -> Optimizer:
     groups = pruner.parameter_groups(
         lr=recipe.lr, gate_lr=recipe.gate_lr, weight_decay=recipe.weight_decay
     )
-    return task.optimizer([{**group, "initial_lr": group["lr"]} for group in groups])
+    made: Any = task.optimizer(
+        [{**group, "initial_lr": group["lr"]} for group in groups]
+    )
+    if not all("initial_lr" in group for group in getattr(made, "param_groups", [{}])):
+        raise ArgumentError(
+            "the optimizer of the task must be one of the parameter groups that it is "
+            f"given, with their learning rates; got {type(made).__name__} without.\n"
+            "Pass them on: `optimizer=lambda groups: torch.optim.SGD(groups, "
+            "momentum=0.9)`."
+        )
+    return made
 
 
 def _set_lr_(optimizer: Optimizer, factor: float) -> float:

@@ -12,7 +12,7 @@ from diffprune.gates import BaseGate, Gate, GateLike
 from diffprune.lab.runs.records import Epoch, Outcome, Widths
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.progress import Progress
-from diffprune.lab.training.task import Loader, Task, check_pair, errors_of
+from diffprune.lab.training.task import Loader, Task, check_pair, errors_of, outputs_of
 
 
 class ErrorRate(NamedTuple):
@@ -36,7 +36,7 @@ def error_rate(model: nn.Module, task: Task, loader: Loader) -> ErrorRate:
     device = next(model.parameters()).device
     with mode(model, training=False):
         batches = [
-            errors_of(task, model(inputs.to(device)), targets.to(device))
+            errors_of(task, outputs_of(model, inputs.to(device)), targets.to(device))
             for inputs, targets in map(check_pair, loader)
         ]
     errors = torch.cat([batch.flatten() for batch in batches or [torch.zeros(0)]])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim import Adam, Optimizer
@@ -13,7 +14,7 @@ from torch.optim import Adam, Optimizer
 from diffprune._core.arguments import shown
 from diffprune._core.door import check_fields
 from diffprune._core.types import Float, Int
-from diffprune.errors import ArgumentError
+from diffprune.errors import ArgumentError, DiffpruneError
 from diffprune.gates import Gate
 from diffprune.lab.training.no_pruning import Trainable
 from diffprune.lab.training.recipe import Recipe
@@ -130,6 +131,24 @@ def check_pair(batch: Any) -> tuple[Tensor, Tensor]:  # noqa: ANN401 - what data
             "with `diffprune.Pruner`, and `lab.record` it."
         )
     return batch[0], batch[1]
+
+
+def outputs_of(model: nn.Module, inputs: Tensor) -> Any:  # noqa: ANN401 - whatever it returns
+    """What a model returns for the inputs of a batch.
+
+    Raises:
+        ArgumentError: If it does not take them.
+    """
+    try:
+        return model(inputs)
+    except (DiffpruneError, torch.OutOfMemoryError):
+        raise
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"the model fails on a batch, whose inputs are {shown(inputs)}: "
+            f"{type(error).__name__}: {error}\nIf that is the last, smaller batch, "
+            "leave it out: `DataLoader(..., drop_last=True)`."
+        ) from error
 
 
 def loss_of(task: Task, outputs: Any, targets: Tensor) -> Tensor:  # noqa: ANN401 - whatever a model returns
