@@ -69,6 +69,36 @@ def test_hooks_of_parameters_stay_when_units_leave(how):
     assert not seen
 
 
+def test_optimizers_of_single_parameters_that_hooks_step_follow_by_name():
+    x = X.double()
+    pruner = dp.Pruner(net().double(), x, strength=1e-3)
+    single, all_at_once = pruner.model, copy.deepcopy(pruner)
+    optimizers = {
+        name: optim.Adam([weight], lr=1e-2)
+        for name, weight in single.named_parameters()
+    }
+
+    def step(name):
+        optimizers[name].step()
+        optimizers[name].zero_grad()
+
+    for name, weight in single.named_parameters():
+        weight.register_post_accumulate_grad_hook(lambda _, name=name: step(name))
+    optimizer = optim.Adam(all_at_once.parameter_groups(lr=1e-2))
+    for number in range(6):
+        for one in (pruner, all_at_once):
+            if number == 3:
+                close_(one)
+        (single(x).square().sum() + pruner.penalty()).backward()
+        optimizer.zero_grad()
+        (all_at_once.model(x).square().sum() + all_at_once.penalty()).backward()
+        optimizer.step()
+        if number == 3:
+            assert pruner.remove_closed_(*optimizers.values()) is not None
+            all_at_once.remove_closed_(optimizer)
+    torch.testing.assert_close(single(x), all_at_once.model(x), rtol=0, atol=1e-10)
+
+
 def test_hooks_of_parameters_stay_when_a_model_is_loaded(tmp_path):
     dp.save_pruned(dp.remove(net(), X, keep={"0": torch.arange(8) < 3}), tmp_path)
     model, seen = net(), []
