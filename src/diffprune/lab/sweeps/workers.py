@@ -10,6 +10,7 @@ from typing import Final, Literal
 import torch
 
 from diffprune._core.door import door
+from diffprune._core.files import make_folder
 from diffprune._core.modules import check_device
 from diffprune._core.types import Count
 from diffprune.errors import ProcessError
@@ -78,6 +79,7 @@ def sweep(
         threads=max(1, torch.get_num_threads() // workers),
         device=device,
     )
+    make_folder(job.out)
     job.check_earlier_runs()
     study = job.open_study()
     # Runs in a folder of their own machine are nobody else's to miss.
