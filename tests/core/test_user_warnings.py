@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from diffprune import Pruner
 from diffprune._core.own_modes import own_modes
-from diffprune._core.user_warnings import warn
+from diffprune._core.user_warnings import folder_of, warn
 
 
 def broken():
@@ -39,3 +39,16 @@ def test_frames_of_torch_and_of_decorators_are_passed_over():
     with pytest.warns(UserWarning, match="odd") as caught:
         checkpoint(warns, use_reentrant=False)
     assert caught[0].filename == __file__
+
+
+def test_packages_whose_names_begin_like_torch_are_users():
+    code = compile(
+        "def call(warn): warn('odd')",
+        f"{folder_of(torch.__file__)[:-1]}vision/a.py",
+        "exec",
+    )
+    names = {}
+    exec(code, names)  # noqa: S102 - our own words
+    with pytest.warns(UserWarning, match="odd") as caught:
+        names["call"](warn)
+    assert caught[0].filename.endswith("torchvision/a.py")

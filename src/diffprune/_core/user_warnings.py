@@ -1,6 +1,7 @@
 """Warnings that name a line of the user's code, however deep within ours they arise."""
 
 import contextlib
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -9,11 +10,20 @@ from typing import Final
 
 import torch
 
-_OURS: Final = Path(__file__).parents[1]
-_NOT_USERS: Final = (
-    str(_OURS), str(Path(torch.__file__).parent), contextlib.__file__
-)  # fmt: skip
-_WORKBENCH: Final = str(_OURS / "lab")
+
+def folder_of(file: str) -> str:
+    """How paths of all that is in the folder of a file begin.
+
+    Examples:
+        >>> "/packages/torchvision/ops.py".startswith(folder_of("/packages/torch/a.py"))
+        False
+    """
+    return f"{Path(file).parent}{os.sep}"
+
+
+_OURS: Final = folder_of(str(Path(__file__).parent))
+_NOT_USERS: Final = (_OURS, folder_of(torch.__file__), contextlib.__file__)
+_WORKBENCH: Final = folder_of(f"{_OURS}lab/__init__.py")
 
 
 def warn(message: str) -> None:

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final, Self, SupportsIndex, TypeAlias, cast
 
@@ -27,6 +26,7 @@ from torch.utils import _pytree as pytree
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from diffprune._core.leaves import leaves_of
+from diffprune._core.user_warnings import folder_of
 from diffprune._graph.int_sources import (
     ARITHMETIC,
     COMPARISONS,
@@ -42,7 +42,7 @@ from diffprune._graph.memories import no_memories
 
 _WIDTH_TUPLES: Final = ("normalized_shape",)  # of torch's layers, those with widths
 _MANY: Final = (tuple, list)
-_TORCH: Final = str(Path(torch.__file__).parent)
+_TORCH: Final = folder_of(torch.__file__)
 
 
 def _arithmetic(

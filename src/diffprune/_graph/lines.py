@@ -15,9 +15,11 @@ from typing import Final
 import torch
 from torch import fx, nn
 
+from diffprune._core.user_warnings import folder_of
+
 _PLACE: Final = "diffprune_place"
-_NOT_USERS: Final = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
-_LAYERS: Final = str(Path(nn.__file__).parent)
+_NOT_USERS: Final = (folder_of(torch.__file__), folder_of(__file__))
+_LAYERS: Final = folder_of(nn.__file__)
 
 
 def note_line_(nodes: Iterable[fx.Node], until: str) -> None:

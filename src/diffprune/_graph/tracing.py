@@ -12,7 +12,6 @@ import warnings
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, cast
 
 import torch
@@ -26,6 +25,7 @@ from torch.utils import _pytree as pytree
 from diffprune._core.leaves import leaves_of
 from diffprune._core.modules import check_can_change, check_has_values
 from diffprune._core.randomness import torch_forked
+from diffprune._core.user_warnings import folder_of
 from diffprune._graph.export_settings import answered_questions, lean_export
 from diffprune._graph.int_sources import SizeLog
 from diffprune._graph.int_tracking import tracked_sizes
@@ -45,8 +45,8 @@ from diffprune.errors import ArgumentError, TraceError
 _EXPORTING: Final = threading.RLock()
 # Code of which all is known that it does with the mode: torch's own layers, and ours.
 _KNOWN_IN_TRAINING: Final = (
-    str(Path(nn.modules.__file__).parent),
-    str(Path(__file__).parent),
+    folder_of(nn.modules.__file__),
+    folder_of(__file__),
 )
 
 
